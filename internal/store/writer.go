@@ -1,0 +1,247 @@
+package store
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// The names inside a run directory.
+const (
+	InfoFile     = "run.json"
+	EventsFile   = "events.bin"
+	RowsFile     = "rows.jsonl"
+	LinksFile    = "links.json"
+	FindingsFile = "findings.json"
+	AgentDir     = "agent"
+	VerifierDir  = "verifier"
+	ArtifactsDir = "artifacts"
+	reserveFile  = ".reserve"
+)
+
+// reserveSize is kept free on disk while a run is written, so that run.json can still be completed when the disk
+// is full.
+const reserveSize = 1 << 20
+
+// Writer writes a run directory. Its methods may be used by several goroutines.
+type Writer struct {
+	dir string
+
+	mu      sync.Mutex
+	info    bodycam.Run
+	seg     *segmentWriter
+	buf     []byte
+	seq     uint64
+	counts  bodycam.RunCounts
+	types   map[bodycam.Type]uint64
+	flushed time.Time
+	err     error // the first failure of the events file: sticky
+}
+
+// NewID makes a run's name: the time, so that names sort, and 40 random bits.
+func NewID(at time.Time) string {
+	var r [5]byte
+	rand.Read(r[:])
+	return fmt.Sprintf("%s-%x", at.UTC().Format("20060102-150405"), r)
+}
+
+// Create makes a run directory, which must not exist, and begins to write into it.
+func Create(dir string, info bodycam.Run) (*Writer, error) {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, fmt.Errorf("making the folder for runs: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("run directory %s is already there: choose another with --out", dir)
+		}
+		return nil, fmt.Errorf("making the run directory: %w", err)
+	}
+	w := &Writer{dir: dir, info: info, types: map[bodycam.Type]uint64{}}
+	for _, sub := range []string{AgentDir, VerifierDir, ArtifactsDir} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
+			return nil, fmt.Errorf("making the run directory: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, reserveFile), make([]byte, reserveSize), 0o600); err != nil {
+		return nil, fmt.Errorf("reserving space in the run directory: %w", err)
+	}
+	var err error
+	if w.seg, err = createSegment(filepath.Join(dir, EventsFile)); err != nil {
+		return nil, err
+	}
+	w.info.Schema, w.info.Events = bodycam.RunSchema, bodycam.EventSchema
+	return w, w.Save()
+}
+
+// Dir is the run directory.
+func (w *Writer) Dir() string { return w.dir }
+
+// Update changes run.json's content and saves it.
+func (w *Writer) Update(change func(*bodycam.Run)) error {
+	w.mu.Lock()
+	change(&w.info)
+	w.mu.Unlock()
+	return w.Save()
+}
+
+// Info returns a copy of what run.json says.
+func (w *Writer) Info() bodycam.Run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.info
+}
+
+// Save writes run.json, whole or not at all.
+func (w *Writer) Save() error {
+	w.mu.Lock()
+	w.info.Counts.Events, w.info.Counts.Calls = w.counts.Events, w.counts.Calls
+	w.info.Counts.ByType = map[string]uint64{}
+	for t, n := range w.types {
+		w.info.Counts.ByType[t.String()] = n
+	}
+	b, err := json.MarshalIndent(w.info, "", "  ")
+	w.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", InfoFile, err)
+	}
+	err = writeFile(filepath.Join(w.dir, InfoFile), append(b, '\n'))
+	if err == nil {
+		return nil
+	}
+	// Perhaps the disk is full: give back what was reserved for this and try once more.
+	if rerr := os.Remove(filepath.Join(w.dir, reserveFile)); rerr != nil {
+		return err
+	}
+	return writeFile(filepath.Join(w.dir, InfoFile), append(b, '\n'))
+}
+
+// Event appends an event, gives it its place in the run (Seq) and counts it. After a failure it returns the same
+// error for ever: a record must not go on behind a hole.
+func (w *Writer) Event(e *bodycam.Event) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return w.err
+	}
+	w.seq++
+	e.Seq = w.seq
+	w.buf = e.AppendBinary(w.buf[:0])
+	full := w.seg.append(w.buf)
+	w.counts.Events++
+	w.counts.Calls += e.N()
+	w.types[e.Type] += e.N()
+	if full {
+		return w.flush()
+	}
+	return nil
+}
+
+// Flush writes what is buffered, so that a follower sees it.
+func (w *Writer) Flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flush()
+}
+
+func (w *Writer) flush() error {
+	if w.err != nil {
+		return w.err
+	}
+	if err := w.seg.flush(); err != nil {
+		w.err = fmt.Errorf("recording: %w", err)
+	}
+	return w.err
+}
+
+// Counts says how many events and calls were written.
+func (w *Writer) Counts() (events, calls uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts.Events, w.counts.Calls
+}
+
+// Rows writes the agent's account.
+func (w *Writer) Rows(rows []bodycam.Row) error {
+	var b []byte
+	for i := range rows {
+		line, err := json.Marshal(escapedRow(rows[i]))
+		if err != nil {
+			return fmt.Errorf("encoding row %d: %w", i, err)
+		}
+		b = append(append(b, line...), '\n')
+	}
+	return writeFile(filepath.Join(w.dir, RowsFile), b)
+}
+
+// JSON writes a value as a file of the run directory.
+func (w *Writer) JSON(name string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", name, err)
+	}
+	return w.File(name, append(b, '\n'))
+}
+
+// File writes a file of the run directory, whole or not at all.
+func (w *Writer) File(name string, b []byte) error {
+	return writeFile(filepath.Join(w.dir, name), b)
+}
+
+// Close ends the run: everything is on disk when it returns nil.
+func (w *Writer) Close() error {
+	w.mu.Lock()
+	err := errors.Join(w.err, w.seg.close())
+	w.mu.Unlock()
+	if rerr := os.Remove(filepath.Join(w.dir, reserveFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		err = errors.Join(err, rerr)
+	}
+	return errors.Join(err, w.Save())
+}
+
+// writeFile replaces a file: a reader sees the old or the new content, never a part.
+func writeFile(path string, b []byte) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
+	}
+	_, err = tmp.Write(b)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+		return fmt.Errorf("writing %s: %w", filepath.Base(path), err)
+	}
+	return nil
+}
+
+// escapedRow makes a row's bytes UTF-8 without loss, since encoding/json would replace what isn't.
+func escapedRow(r bodycam.Row) bodycam.Row { return mapRow(r, bodycam.Escape) }
+
+func mapRow(r bodycam.Row, f func(string) string) bodycam.Row {
+	for _, s := range []*string{&r.CallID, &r.Tool, &r.Command, &r.Args, &r.Text, &r.Output, &r.Reason} {
+		*s = f(*s)
+	}
+	files := make([]string, len(r.Files))
+	for i, s := range r.Files {
+		files[i] = f(s)
+	}
+	if len(files) > 0 {
+		r.Files = files
+	}
+	return r
+}
