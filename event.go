@@ -145,9 +145,10 @@ const (
 	MarkAnonymous                    // the object lives outside any file system tree: pipe, memfd, socket
 	MarkHostile                      // the call is one that only something that hides would make
 	MarkSynthesised                  // the recorder derived the event (for example: a process that lived before recording)
+	MarkNoProcess                    // the process that did it could not be found: Proc is zero
 )
 
-var markNames = []string{"unverified", "truncated", "deleted", "detached", "raced", "argv-cut", "no-result", "anonymous", "hostile", "synthesised"}
+var markNames = []string{"unverified", "truncated", "deleted", "detached", "raced", "argv-cut", "no-result", "anonymous", "hostile", "synthesised", "no-process"}
 
 // Names lists the marks that are set.
 func (m Mark) Names() []string {
