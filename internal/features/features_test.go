@@ -1,0 +1,70 @@
+package features
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+func TestGlob(t *testing.T) {
+	for _, c := range []struct {
+		pattern, path string
+		want          bool
+	}{
+		{"**/.ssh/id_*", "/root/.ssh/id_rsa", true},
+		{"**/.ssh/id_*", "/root/.ssh/sub/id_rsa", false},
+		{"/etc/ssl/**", "/etc/ssl/certs/x.pem", true},
+		{"/etc/*", "/etc/a/b", false},
+		{"**", "/x", true},
+		{"/a/**/z", "/a/z", true},
+		{"/a/**/z", "/a/b/c/z", true},
+		{"/a/[b", "/a/[b", false},
+	} {
+		if got := Glob(c.pattern, c.path); got != c.want {
+			t.Errorf("Glob(%q, %q) = %v", c.pattern, c.path, got)
+		}
+	}
+}
+
+func TestExtract(t *testing.T) {
+	f := New()
+	p := bodycam.Proc{PID: 7, Start: 1}
+	for i, e := range []*bodycam.Event{
+		{Type: bodycam.TypeExec, Exe: "/usr/bin/python3", Argv: []string{"python3", "a.py"}},
+		{Type: bodycam.TypeOpen, Path: "/root/.ssh/id_rsa", Access: bodycam.Read, Count: 3},
+		{Type: bodycam.TypeOpen, PathGiven: "/etc/shadow", Access: bodycam.Read, Errno: 13},
+		{Type: bodycam.TypeOpen, Path: "/w/out", Access: bodycam.Write | bodycam.Create},
+		{Type: bodycam.TypeRename, Path: "/w/out", Path2: "/root/.bashrc"},
+		{Type: bodycam.TypeDNS, Host: "evil.example"},
+		{Type: bodycam.TypeConnect, Host: "evil.example", HostSource: bodycam.HostDNS, Proto: bodycam.ProtoTCP, Remote: netip.MustParseAddrPort("198.18.0.9:443"), Errno: 115},
+		{Type: bodycam.TypeFlow, Host: "evil.example", BytesRead: 10, BytesWritten: 20},
+	} {
+		e.Proc, e.NR, e.Seq = p, -1, uint64(i+1)
+		f.Add(e)
+	}
+	f.Finish()
+	key := f.Get(bodycam.File, "/root/.ssh/id_rsa")
+	if key == nil || key.Counts[Read] != 3 {
+		t.Fatalf("the key is %+v", key)
+	}
+	if r := f.Get(bodycam.File, "/etc/shadow"); r == nil || r.Total() != 0 || r.Failed[Read] != 1 {
+		t.Errorf("the refused read is %+v", r)
+	}
+	host := f.Get(bodycam.Host, "evil.example")
+	if host == nil || host.Counts[Contact] != 1 || host.Counts[Asked] != 1 || host.Bytes != 30 || host.Source != "dns" {
+		t.Errorf("the host is %+v", host)
+	}
+	got := map[string]string{}
+	for _, n := range f.Notables(Yardstick{Workspace: []string{"/w"}, Domains: []string{"*.good.example"}}) {
+		got[n.Resource.Name] = n.Why
+	}
+	for _, name := range []string{"/root/.ssh/id_rsa", "evil.example", "/root/.bashrc", "/etc/shadow"} {
+		if got[name] == "" {
+			t.Errorf("%s isn't notable", name)
+		}
+	}
+	if why := got["/w/out"]; why != "" {
+		t.Errorf("a file of the workspace is notable: %s", why)
+	}
+}
