@@ -97,7 +97,8 @@ func Load(path string) (*Script, error) {
 
 // Parse reads a script. Errors begin with name and line.
 func Parse(name string, data []byte) (*Script, error) {
-	file, err := parser.ParseBytes(data, 0)
+	s := new(Script)
+	file, err := decode(data, s)
 	if err != nil {
 		return nil, located(name, err)
 	}
@@ -108,14 +109,27 @@ func Parse(name string, data []byte) (*Script, error) {
 	if len(file.Docs) > 1 {
 		return nil, fmt.Errorf("%s: a script is one YAML document, this file has %d", name, len(file.Docs))
 	}
-	s := new(Script)
-	if err := yaml.NodeToValue(file.Docs[0].Body, s, yaml.Strict()); err != nil {
-		return nil, located(name, err)
-	}
 	if err := c.script(s); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// decode reads the first document into s. The YAML package panics on some malformed input (a tag on an empty node);
+// that is an error of the input like any other.
+func decode(data []byte, s *Script) (file *ast.File, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the YAML is malformed (%v)", p)
+		}
+	}()
+	if file, err = parser.ParseBytes(data, 0); err != nil {
+		return nil, err
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return file, nil
+	}
+	return file, yaml.NodeToValue(file.Docs[0].Body, s, yaml.Strict())
 }
 
 // located puts the line before an error of the YAML package.
