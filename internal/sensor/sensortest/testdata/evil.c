@@ -1,0 +1,2 @@
+// A library that is loaded through LD_PRELOAD.
+__attribute__((constructor)) static void loaded(void) {}

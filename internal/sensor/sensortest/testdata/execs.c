@@ -1,0 +1,153 @@
+// How programs begin.
+#include "trig.h"
+
+static char self[PATH_MAX];
+
+static void run(const char *path, char **argv) {
+	pid_t p = fork();
+	if (p == 0) {
+		char *env[] = {"A=b", 0};
+		execve(path, argv, env);
+		_exit(100 + (errno & 63));
+	}
+	say("child", "%d", p);
+	say("status", "%d", reap(p));
+}
+static void link_(int c, char **v) {
+	must("symlink", symlink(self, "innocent"));
+	run("./innocent", (char *[]){"./innocent", "end", 0});
+}
+static void alias(int c, char **v) { run(self, (char *[]){"innocent", "end", 0}); }
+static void args(int c, char **v) { run(self, (char *[]){"", "end", "", "two words", "new\nline", "\xff\xfe", "", 0}); }
+static void argc0(int c, char **v) { run(self, (char *[]){0}); }
+static void many(int c, char **v) {
+	int n = 100000;
+	char **a = calloc(n + 3, sizeof *a);
+	a[0] = "many";
+	a[1] = "end";
+	for (int i = 2; i < n; i++) {
+		a[i] = malloc(8);
+		sprintf(a[i], "%d", i);
+	}
+	run(self, a);
+}
+static void big(int c, char **v) { // 13 arguments of 130,000 bytes
+	char *b = malloc(130001), *a[16] = {"big", "end"};
+	memset(b, 'B', 130000);
+	b[130000] = 0;
+	for (int i = 2; i < 15; i++) a[i] = b;
+	run(self, a);
+}
+static int copy_self(int to) {
+	int from = must("self", open(self, O_RDONLY));
+	struct stat st;
+	fstat(from, &st);
+	char *b = malloc(st.st_size);
+	must("read", read(from, b, st.st_size));
+	must("write", write(to, b, st.st_size));
+	close(from);
+	return to;
+}
+static void execfd(int fd, char **argv) {
+	pid_t p = fork();
+	if (p == 0) {
+		char *env[] = {0};
+		syscall(SYS_execveat, fd, "", argv, env, AT_EMPTY_PATH);
+		_exit(100 + (errno & 63));
+	}
+	say("child", "%d", p);
+	say("status", "%d", reap(p));
+}
+static void memfd(int c, char **v) {
+	int fd = must("memfd", syscall(SYS_memfd_create, "payload", 1 /* MFD_CLOEXEC */));
+	execfd(copy_self(fd), (char *[]){"ghost", "end", 0});
+}
+static void deleted(int c, char **v) {
+	int w = must("create", open("vanishing", O_CREAT | O_WRONLY, 0700));
+	copy_self(w);
+	close(w);
+	int fd = must("open", open("vanishing", O_RDONLY | O_CLOEXEC));
+	unlink("vanishing");
+	execfd(fd, (char *[]){"vanishing", "end", 0});
+}
+static void procfd(int c, char **v) {
+	char p[64];
+	int fd = must("open", open(self, O_RDONLY | O_CLOEXEC));
+	snprintf(p, sizeof p, "/proc/self/fd/%d", fd);
+	run(p, (char *[]){"viafd", "end", 0});
+}
+static void execveat_(int c, char **v) {
+	mkdir("bin", 0755);
+	int w = must("create", open("bin/prog", O_CREAT | O_WRONLY, 0700));
+	copy_self(w);
+	close(w);
+	int d = must("dir", open("bin", O_PATH | O_CLOEXEC));
+	pid_t p = fork();
+	if (p == 0) {
+		syscall(SYS_execveat, d, "prog", (char *[]){"prog", "end", 0}, (char *[]){0}, 0);
+		_exit(1);
+	}
+	say("child", "%d", p);
+	say("status", "%d", reap(p));
+}
+static void script(int c, char **v) {
+	char text[PATH_MAX + 64];
+	snprintf(text, sizeof text, "#!%s end -o pt\nnothing\n", self);
+	fill("script", text);
+	chmod("script", 0755);
+	run("./script", (char *[]){"script", "arg one", 0});
+	must("symlink", symlink("script", "scriptlink"));
+	run("./scriptlink", (char *[]){"scriptlink", "two", 0});
+}
+static void failing(int c, char **v) {
+	fill("noexec", "#!/bin/sh\n");
+	fill("garbage", "garbage");
+	chmod("garbage", 0755);
+	fill("badinterp", "#!/no/such/interpreter\n");
+	chmod("badinterp", 0755);
+	run("./missing", (char *[]){"missing", "x y", 0}); // ENOENT
+	run("./noexec", (char *[]){"noexec", 0});          // EACCES
+	run("./garbage", (char *[]){"garbage", 0});        // ENOEXEC
+	run("./badinterp", (char *[]){"badinterp", 0});    // ENOENT
+}
+static void *texec(void *a) {
+	execl(self, "from-thread", "end", (char *)0);
+	return 0;
+}
+static void thread(int c, char **v) {
+	pid_t p = fork();
+	if (p == 0) {
+		pthread_t t;
+		pthread_create(&t, 0, texec, 0);
+		for (;;) pause();
+	}
+	say("child", "%d", p);
+	say("status", "%d", reap(p));
+}
+static void vfork_(int c, char **v) {
+	pid_t p = vfork();
+	if (p == 0) {
+		execl(self, "vforked", "end", (char *)0);
+		_exit(1);
+	}
+	say("child", "%d", p);
+	say("status", "%d", reap(p));
+}
+static void chain(int c, char **v) { // one process, three programs
+	int n = atoi(v[0]);
+	char next[16];
+	snprintf(next, sizeof next, "%d", n - 1);
+	if (n > 0) execl(self, "chain", "chain", next, (char *)0);
+}
+static void end(int c, char **v) {}
+
+static const struct act acts[] = {{"link", link_}, {"alias", alias}, {"args", args}, {"argc0", argc0}, {"many", many}, {"big", big},
+	{"memfd", memfd}, {"deleted", deleted}, {"procfd", procfd}, {"execveat", execveat_}, {"script", script}, {"failing", failing},
+	{"thread", thread}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
+int main(int argc, char **argv) {
+	if (argc == 0 || !argv[0][0] && argc == 1) return 0; // argc0: started with nothing
+	if (argc > 1 && !strncmp(argv[1], "end", 3)) return 0;
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	self[n > 0 ? n : 0] = 0;
+	return play(acts, argc, argv);
+}
