@@ -36,11 +36,18 @@ const (
 type Options struct {
 	KeepReasoning bool
 	MaxText       int    // most bytes of one Text, Args or Output; 0 means DefaultMaxText
+	MaxRows       int    // most rows; the lines after them are counted in one last row. 0 means DefaultMaxRows
 	Source        string // Row.Source of every row; "" means "stdout"
 }
 
-// DefaultMaxText is how much of one text is kept where Options doesn't say.
-const DefaultMaxText = 64 << 10
+// The limits where Options doesn't say. They bound what an agent that floods its output costs.
+const (
+	DefaultMaxText = 64 << 10
+	DefaultMaxRows = 100_000
+	maxCommand     = 256 << 10 // a command is kept whole as far as an argument of execve may be long, and then some
+	maxTotal       = 256 << 20 // bytes of text in all rows of one transcript
+	maxDocument    = 512 << 20 // bytes of a transcript that is one JSON document
+)
 
 // Parser reads one transcript. It isn't safe for concurrent use.
 type Parser interface {
