@@ -146,7 +146,8 @@ type UnlinkedRef struct {
 	Proc Proc     `json:"proc"`
 	Exe  string   `json:"exe"`
 	Argv []string `json:"argv,omitempty"`
-	Why  string   `json:"why,omitempty"`
+	// Startup tells that it began before the transcript's first tool call: the harness's own housekeeping, most likely.
+	Startup bool `json:"startup,omitempty"`
 }
 
 // Unhonoured is an instruction of a task's environment that was not carried out as written.

@@ -1,0 +1,54 @@
+# bodycam. The two commands that a newcomer needs: make demo, make test.
+GO ?= go
+BIN := bin/bodycam
+AGENT ?= builtin
+export CGO_ENABLED = 0
+
+.PHONY: all build demo test race lint generate check-generated bench bench-sensor fuzz deps clean help
+
+all: build
+
+build: ## build bin/bodycam and bin/bodycam-verify
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+demo: build ## record an example task three times and show what happened (AGENT=codex for the real codex)
+	@AGENT=$(AGENT) sh demo/run.sh
+
+test: deps ## all tests, with what they need installed first
+	$(GO) test -timeout 25m ./...
+
+race: deps ## the tests of concurrent code under the race detector
+	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(RACE)
+
+RACE := ./ledger/... ./internal/session/... ./internal/store/... ./internal/sensor/names/... ./internal/model/... ./internal/harness/...
+
+lint: ## formatting, vet, staticcheck
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt these files:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	sh scripts/staticcheck.sh
+
+generate: ## make the generated files again: eBPF objects, schemas, command reference
+	sh scripts/deps.sh generate
+	$(GO) generate ./...
+
+check-generated: generate ## prove that the generated files rebuild identically
+	git diff --exit-code --stat -- . ':!go.sum'
+
+bench: ## every benchmark once, so that none can rot
+	$(GO) test -run '^$$' -bench . -benchtime 1x ./...
+
+bench-sensor: build ## what recording costs, beside strace and auditd (docs/PERFORMANCE.md)
+	sh scripts/deps.sh bench
+	$(GO) run ./internal/bench/sensor
+
+fuzz: ## every fuzz target for a few seconds
+	sh scripts/fuzz.sh
+
+deps: ## install what the tests need (apt and npm packages, by name)
+	@sh scripts/deps.sh test
+
+clean:
+	rm -rf bin .harness runs
+
+help:
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -e 's/:.*## /\t/' | expand -t 18

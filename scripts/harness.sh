@@ -1,0 +1,13 @@
+#!/bin/sh
+# Installs a harness from npm into .harness, at the version that the tests know. Usage: harness.sh codex
+set -eu
+cd "$(dirname "$0")/.."
+case ${1:-codex} in
+codex) pkg=@openai/codex version=0.171.0 ;;
+*) echo "unknown harness ${1:-}: codex" >&2; exit 2 ;;
+esac
+have=$(sed -n 's/.*"version": "\(.*\)".*/\1/p' ".harness/node_modules/$pkg/package.json" 2>/dev/null || true)
+[ "$have" = "$version" ] && exit 0
+command -v npm >/dev/null 2>&1 || { echo "npm is needed to install $pkg: apt-get install npm" >&2; exit 3; }
+echo "installing with npm into .harness: $pkg@$version"
+npm install --silent --no-fund --no-audit --prefix .harness "$pkg@$version" >/dev/null
