@@ -139,11 +139,11 @@ type PlanAgent struct {
 
 // MCPServer is a tool server that a task wants the agent to have.
 type MCPServer struct {
-	Name      string   `json:"name"`
-	Transport string   `json:"transport"` // stdio, sse or streamable-http
-	URL       string   `json:"url,omitempty"`
-	Command   string   `json:"command,omitempty"`
-	Args      []string `json:"args,omitempty"`
+	Name      string   `json:"name" doc:"Name." required:"true"`
+	Transport string   `json:"transport" doc:"How it is spoken to." required:"true" enum:"stdio,sse,streamable-http"`
+	URL       string   `json:"url,omitempty" doc:"Its address, for sse and streamable-http."`
+	Command   string   `json:"command,omitempty" doc:"Its program, for stdio."`
+	Args      []string `json:"args,omitempty" doc:"The program's arguments."`
 }
 
 // PlanTests are the task's tests: copied in after the agent stopped, then run.

@@ -31,21 +31,30 @@ type Task struct {
 	Notes      []Note
 }
 
-// TaskEnvironment is what a task wants of the box.
+// TaskEnvironment is what a task wants of the box. Zero fields are no wish.
 type TaskEnvironment struct {
-	Dir       string // the task's environment directory, outside; empty: none
-	Build     *BuildSpec
-	Limits    Limits  // zero fields: no wish
-	Offline   bool    // the task forbids the internet
-	Network   Network // own form only
-	Env       map[string]string
-	Workdir   string
-	User      string
-	Hostname  string
-	Setup     []Step
-	SetupTime Duration
-	MCP       []MCPServer
-	Artifacts []string
+	Build        *BuildSpec // nil: there is no Dockerfile
+	Files        []CopySpec
+	Workspace    string // directory outside whose content goes to the working directory; empty: none
+	Skills       []SkillPlacement
+	SkillsDir    string // directory in the box where the environment itself puts its skills (Harbor)
+	Limits       Limits
+	Offline      bool // the task forbids the internet
+	Network      TaskNetwork
+	Env          map[string]string
+	Workdir      string
+	User         string
+	Hostname     string
+	Setup        []Step
+	SetupTimeout Duration
+	MCPServers   []MCPServer
+	Artifacts    []string
+}
+
+// SkillPlacement says where a skill goes.
+type SkillPlacement struct {
+	Skill string   // [Skill.Host]
+	Dirs  []string // directories in the box that get it as a subdirectory; empty: the kind's
 }
 
 // BuildSpec names a Dockerfile and what it is read with.
@@ -76,10 +85,20 @@ type TaskTests struct {
 
 // TaskSolution is a task's reference solution.
 type TaskSolution struct {
-	Dir string
-	Box string
-	Env map[string]string
+	Dir     string
+	Box     string
+	Command Command
+	Env     map[string]string
 }
+
+// Where the parts of a task lie in the box.
+const (
+	boxTests    = "/tests"
+	boxSolution = "/solution"
+	boxLogs     = "/logs"
+)
+
+var fileReward = RewardRule{From: "file", Text: boxLogs + "/verifier/reward.txt", JSON: boxLogs + "/verifier/reward.json"}
 
 // Skill is a directory with a SKILL.md. Its files are named by their path relative to the skill's own root, so that
 // a skill that is copied to eight places is one skill.
@@ -90,4 +109,6 @@ type Skill struct {
 	Roots       []string       `json:"roots,omitempty"` // directories in the box that hold a copy, sorted
 	Files       []ManifestFile `json:"files"`
 	SHA256      string         `json:"sha256"`
+
+	same []string // further directories outside that hold the same skill
 }

@@ -183,6 +183,9 @@ func (e *ExitSet) UnmarshalJSON(b []byte) error {
 // HostPath is a path outside the box. In a file it is relative to that file's directory; once read it is absolute.
 type HostPath string
 
+// BasePath is a root file system: "host", or a path outside like [HostPath].
+type BasePath string
+
 // Date is a day: 2027-01-31.
 type Date string
 
