@@ -1,0 +1,250 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostDirs is the allow-list of a host base: what the host's programs are made of, and nothing else.
+var hostDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+
+// prepareBase checks the base and unpacks it if it is a tar file.
+func (b *Box) prepareBase(ctx context.Context) error {
+	switch b.cfg.Base.Kind {
+	case BaseDir:
+		st, err := os.Stat(b.cfg.Base.Path)
+		if err != nil {
+			return fmt.Errorf("base: %w", err)
+		}
+		if !st.IsDir() {
+			return fmt.Errorf("base %s is not a directory", b.cfg.Base.Path)
+		}
+		if strings.ContainsAny(b.cfg.Base.Path, ",:\\") && b.rootless {
+			return fmt.Errorf("base %s: a name with ',', ':' or '\\' can't be an overlay's layer", b.cfg.Base.Path)
+		}
+		b.lower = b.cfg.Base.Path
+	case BaseTar:
+		dir, err := b.unpackBase(ctx)
+		if err != nil {
+			return fmt.Errorf("base %s: %w", b.cfg.Base.Path, err)
+		}
+		b.lower = dir
+	}
+	return nil
+}
+
+// unpackBase unpacks the tar file once per digest, into a directory that appears complete or not at all.
+func (b *Box) unpackBase(ctx context.Context) (string, error) {
+	sum, err := fileDigest(ctx, b.cfg.Base.Path)
+	if err != nil {
+		return "", err
+	}
+	cache := b.cfg.Base.Cache
+	if cache == "" {
+		cache = b.cfg.StateDir
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", err
+	}
+	final := filepath.Join(cache, hex.EncodeToString(sum))
+	if _, err := os.Stat(final); err == nil {
+		return final, nil
+	}
+	tmp, err := os.MkdirTemp(cache, ".unpack-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := unpackFile(b.cfg.Base.Path, tmp, b.rootless); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.Rename(tmp, final); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
+		return "", err
+	}
+	return final, nil
+}
+
+func unpackFile(file, dir string, rootless bool) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 1<<16)
+	var stream io.Reader = r
+	if head, _ := r.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		stream = z
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	owner := func(h *tar.Header) (int, int) { return h.Uid, h.Gid }
+	if rootless {
+		owner = nil
+	}
+	return extract(root, tar.NewReader(stream), owner)
+}
+
+func fileDigest(ctx context.Context, file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, &ctxReader{ctx, f}); err != nil {
+		return nil, err
+	}
+	return h.Sum(nil), nil
+}
+
+type ctxReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *ctxReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// plan says what init has to build. As root the mounts are made here, with their owners shifted into the box's user
+// namespace; without, init makes them itself.
+func (b *Box) plan() (*setupReq, []*os.File, error) {
+	l := b.cfg.Limits
+	s := &setupReq{Hostname: b.cfg.Hostname, DiskBytes: l.DiskBytes, Inodes: l.Inodes, Rootless: b.rootless,
+		Proxied: b.cfg.Network.Mode == NetProxied, Forward: b.cfg.Network.ForwardPorts}
+	p := &planner{box: b, setup: s}
+	if !b.rootless {
+		userns, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", b.init.Process.Pid))
+		if err != nil {
+			return nil, nil, err
+		}
+		defer userns.Close()
+		p.userns = userns
+	}
+	err := p.base()
+	if err == nil {
+		err = p.binds()
+	}
+	if err == nil {
+		err = p.etc()
+	}
+	return s, p.mounts, err
+}
+
+type planner struct {
+	box    *Box
+	setup  *setupReq
+	userns *os.File
+	mounts []*os.File
+}
+
+// mount adds one piece of the host.
+func (p *planner) mount(m mountSpec, host string) error {
+	if p.box.rootless {
+		m.Source = host
+		p.setup.Mounts = append(p.setup.Mounts, m)
+		return nil
+	}
+	userns := p.userns
+	if !m.ReadOnly && !m.Overlay {
+		var err error
+		if userns, err = p.box.ownerMap(host); err != nil {
+			return err
+		}
+		defer userns.Close()
+	}
+	f, err := cloneMount(host, m.ReadOnly || m.Overlay, userns)
+	if errors.Is(err, unix.EINVAL) && (m.ReadOnly || m.Overlay) {
+		// This file system can't shift owners.
+		if f, err = cloneMount(host, true, nil); err == nil {
+			p.box.weaker = append(p.box.weaker, fmt.Sprintf("%s shows as owned by nobody: its file system has no id-mapped mounts", host))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p.mounts = append(p.mounts, f)
+	p.setup.Mounts = append(p.setup.Mounts, m)
+	return nil
+}
+
+func (p *planner) base() error {
+	if p.box.lower != "" {
+		return p.mount(mountSpec{Target: "/", Overlay: true}, p.box.lower)
+	}
+	for _, d := range hostDirs {
+		st, err := os.Lstat(d)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if st.Mode()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(d)
+			if err != nil {
+				return err
+			}
+			p.setup.Links = append(p.setup.Links, linkSpec{d, to})
+			continue
+		}
+		over := p.box.cfg.Base.Writable && !p.box.rootless
+		if err := p.mount(mountSpec{Target: d, ReadOnly: !over, Overlay: over}, d); err != nil {
+			return err
+		}
+	}
+	if p.box.cfg.Base.Writable && p.box.rootless {
+		p.box.weaker = append(p.box.weaker, "not root: /usr of a host base is read-only")
+	}
+	p.cpus()
+	return nil
+}
+
+// cpus shows how many processors there are where C libraries look for it; a box has no sysfs.
+func (p *planner) cpus() {
+	for _, n := range []string{"online", "possible", "present"} {
+		f := "/sys/devices/system/cpu/" + n
+		if b, err := os.ReadFile(f); err == nil {
+			p.setup.Files = append(p.setup.Files, fileSpec{f, 0o444, b})
+		}
+	}
+}
+
+func (p *planner) binds() error {
+	for _, m := range p.box.cfg.Binds {
+		if err := p.mount(mountSpec{Target: m.Box, ReadOnly: m.ReadOnly}, m.Host); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,406 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cmd is a command to run in a box.
+type Cmd struct {
+	// Argv[0] is looked up in the PATH of Env if it has no slash.
+	Argv []string
+	// Env is the whole environment: nothing is inherited.
+	Env []string
+	// Dir is the working directory in the box; default: the user's home, or "/" if that is missing.
+	Dir string
+	// User is a name from the box's /etc/passwd, or uid[:gid]; default: Config.Agent. Names of Config and root can't
+	// be redefined from inside.
+	User string
+	// Group is the cgroup: GroupSetup, GroupAgent (default) or GroupVerify.
+	Group string
+	// Seccomp overrides Config.Seccomp if it isn't empty.
+	Seccomp Seccomp
+	// The standard streams always are pipes: a file of the host could be reopened and changed through /proc/self/fd.
+	// nil means /dev/null. Each output is capped at Limits.OutputBytes.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+}
+
+// ExitStatus is how a command ended.
+type ExitStatus struct {
+	Code   int            // exit code, -1 if a signal ended it
+	Signal syscall.Signal // that signal, 0 if none
+	Err    error          // the box ended first, or an output could not be written
+}
+
+// Usage is what a command and those of its children that it waited for have used.
+type Usage struct {
+	User, System time.Duration
+	MaxRSS       uint64 // bytes, of the largest process
+}
+
+// Process is a command that was started.
+type Process struct {
+	box   *Box
+	pid   int
+	pidfd *os.File
+	done  chan struct{}
+	exit  *exitMsg
+	out   []*outPipe
+
+	once   sync.Once
+	status ExitStatus
+	usage  Usage
+}
+
+// Start runs a command. It returns once the program has been executed; ctx bounds that only.
+func (b *Box) Start(ctx context.Context, c Cmd) (*Process, error) {
+	req, err := b.startRequest(c)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %s: %w", b.cfg.ID, err)
+	}
+	p := &Process{box: b, done: make(chan struct{})}
+	var theirs, ours []*os.File
+	defer func() { closeAll(theirs) }()
+	fail := func(err error) (*Process, error) {
+		closeAll(ours)
+		return nil, fmt.Errorf("sandbox %s: %w", b.cfg.ID, err)
+	}
+	var stdin *os.File
+	for i, on := range []bool{req.Stdin, req.Stdout, req.Stderr} {
+		if !on {
+			continue
+		}
+		our, their, err := stdPipe(i > 0)
+		if err != nil {
+			return fail(err)
+		}
+		ours, theirs = append(ours, our), append(theirs, their)
+		if i == 0 {
+			stdin = our
+			continue
+		}
+		to := c.Stdout
+		if i == 2 {
+			to = c.Stderr
+		}
+		p.out = append(p.out, &outPipe{r: our, w: to, left: b.cfg.Limits.OutputBytes, flushed: make(chan struct{})})
+	}
+	if b.cgroups != nil {
+		files, err := b.cgroups.open(req.Group)
+		if err != nil {
+			return fail(err)
+		}
+		theirs = append(theirs, files...)
+		req.Cgroup, req.V1 = true, len(files)-1
+	}
+	ch := make(chan answer, 1)
+	id := b.reserve(ch, p)
+	a, err := b.finish(ctx, id, ch, &request{Start: req}, theirs)
+	if err != nil {
+		b.forget(id)
+		return fail(err)
+	}
+	if len(a.files) != 1 {
+		closeAll(a.files)
+		return fail(errors.New("init sent no pidfd"))
+	}
+	p.pidfd = a.files[0]
+	if p.pid, err = pidOf(p.pidfd); err != nil {
+		p.pid = 0 // it has ended already and was reaped
+	}
+	for _, o := range p.out {
+		go o.copy()
+	}
+	if stdin != nil {
+		go feed(stdin, c.Stdin)
+	}
+	return p, nil
+}
+
+func (b *Box) startRequest(c Cmd) (*startReq, error) {
+	if len(c.Argv) == 0 {
+		return nil, errors.New("command without arguments")
+	}
+	r := &startReq{Group: c.Group, Seccomp: c.Seccomp, Rootless: b.rootless,
+		Stdin: c.Stdin != nil, Stdout: c.Stdout != nil, Stderr: c.Stderr != nil}
+	switch r.Group {
+	case "":
+		r.Group = GroupAgent
+	case GroupSetup, GroupAgent, GroupVerify:
+	default:
+		return nil, fmt.Errorf("group %q (setup, agent, verify)", c.Group)
+	}
+	if r.Seccomp == "" {
+		r.Seccomp = b.cfg.Seccomp
+	}
+	if r.Seccomp == SeccompNone && !b.cfg.Unsafe {
+		return nil, errors.New(`seccomp "none" needs Config.Unsafe`)
+	}
+	u, err := b.lookup(c.User)
+	if err != nil {
+		return nil, err
+	}
+	r.UID, r.GID = u.UID, u.GID
+	r.Groups = []uint32{u.GID}
+	dir := c.Dir
+	if dir == "" {
+		dir = u.Home
+		if _, err := b.stat(dir); err != nil {
+			dir = "/"
+		}
+	}
+	if !path.IsAbs(dir) {
+		return nil, fmt.Errorf("working directory %q is not absolute", dir)
+	}
+	r.Dir = []byte(dir)
+	for _, a := range c.Argv {
+		r.Argv = append(r.Argv, []byte(a))
+	}
+	for _, e := range c.Env {
+		r.Env = append(r.Env, []byte(e))
+	}
+	return r, nil
+}
+
+// lookup finds a user of the box.
+func (b *Box) lookup(name string) (User, error) {
+	root := User{Name: "root", Home: "/root"}
+	switch name {
+	case "", b.cfg.Agent.Name:
+		return b.cfg.Agent, nil
+	case "root", "0", "0:0":
+		return root, nil
+	}
+	if uid, gid, ok := numericUser(name); ok {
+		if uid >= idsInside || gid >= idsInside {
+			return User{}, fmt.Errorf("user %q: the box has ids below %d", name, idsInside)
+		}
+		return User{UID: uid, GID: gid, Home: "/"}, nil
+	}
+	f, err := b.openFile("/etc/passwd")
+	if err != nil {
+		return User{}, fmt.Errorf("user %q: %w", name, err)
+	}
+	defer f.Close()
+	u, ok := findUser(io.LimitReader(f, 1<<20), name)
+	if !ok {
+		return User{}, fmt.Errorf("user %q is not in the box's /etc/passwd", name)
+	}
+	return u, nil
+}
+
+func numericUser(s string) (uid, gid uint32, ok bool) {
+	us, gs, both := strings.Cut(s, ":")
+	u, err := strconv.ParseUint(us, 10, 32)
+	if err != nil {
+		return 0, 0, false
+	}
+	g := u
+	if both {
+		if g, err = strconv.ParseUint(gs, 10, 32); err != nil {
+			return 0, 0, false
+		}
+	}
+	return uint32(u), uint32(g), true
+}
+
+// findUser reads passwd(5). Lines it doesn't understand are as good as absent.
+func findUser(r io.Reader, name string) (User, bool) {
+	sc := bufio.NewScanner(r)
+	for sc.Scan() {
+		f := strings.Split(sc.Text(), ":")
+		if len(f) != 7 || f[0] != name {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(f[2], 10, 32)
+		gid, err2 := strconv.ParseUint(f[3], 10, 32)
+		if err1 != nil || err2 != nil || uid >= idsInside || gid >= idsInside || !path.IsAbs(f[5]) {
+			return User{}, false
+		}
+		return User{Name: name, UID: uint32(uid), GID: uint32(gid), Home: f[5]}, true
+	}
+	return User{}, false
+}
+
+// pidOf reads the pid behind a pidfd, in this process's pid namespace.
+func pidOf(pidfd *os.File) (int, error) {
+	b, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(int(pidfd.Fd())))
+	if err != nil {
+		return 0, err
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		if v, ok := strings.CutPrefix(line, "Pid:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(v))
+			if err != nil || n <= 0 {
+				return 0, fmt.Errorf("pidfd of process %q", v)
+			}
+			return n, nil
+		}
+	}
+	return 0, errors.New("no pid in the fdinfo of a pidfd")
+}
+
+// HostPID is the command's process id in the recorder's pid namespace, or 0 if it ended before that could be asked.
+func (p *Process) HostPID() int { return p.pid }
+
+// Signal sends a signal to the command's first process.
+func (p *Process) Signal(s syscall.Signal) error {
+	err := unix.PidfdSendSignal(int(p.pidfd.Fd()), s, nil, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// Kill ends the command's first process. Box.Kill ends whole groups.
+func (p *Process) Kill() error { return p.Signal(unix.SIGKILL) }
+
+// Done is closed when the command's first process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+func (p *Process) ended(m *exitMsg) {
+	p.exit = m
+	close(p.done)
+}
+
+// Wait waits for the end of the command's first process, and for its output up to then. What children that outlive it
+// write later is read and dropped, so that they don't notice. It may be called more than once.
+func (p *Process) Wait() (ExitStatus, Usage) {
+	<-p.done
+	p.once.Do(func() {
+		for _, o := range p.out {
+			if err := o.finish(); err != nil {
+				p.status.Err = errors.Join(p.status.Err, fmt.Errorf("output of the command: %w", err))
+			}
+		}
+		if p.exit == nil {
+			p.status.Code, p.status.Err = -1, errors.Join(ErrClosed, p.status.Err)
+			return
+		}
+		ws := unix.WaitStatus(p.exit.Status)
+		p.status.Code = ws.ExitStatus()
+		if ws.Signaled() {
+			p.status.Code, p.status.Signal = -1, ws.Signal()
+		}
+		p.usage = Usage{User: time.Duration(p.exit.UserUS) * time.Microsecond,
+			System: time.Duration(p.exit.SysUS) * time.Microsecond, MaxRSS: uint64(p.exit.MaxRSSKiB) << 10}
+	})
+	return p.status, p.usage
+}
+
+// OutputDropped counts the bytes that Limits.OutputBytes cut off, of both streams.
+func (p *Process) OutputDropped() uint64 {
+	var n uint64
+	for _, o := range p.out {
+		n += o.dropped.Load()
+	}
+	return n
+}
+
+func feed(w *os.File, r io.Reader) {
+	defer w.Close()
+	_, _ = io.Copy(w, r) // a command that doesn't read its input is no error
+}
+
+// outPipe copies one output stream, up to a limit, until the command has ended, and drains it from then on.
+type outPipe struct {
+	r       *os.File
+	w       io.Writer
+	left    uint64
+	dropped atomic.Uint64
+	flushed chan struct{} // closed when all that the command wrote has been copied
+	err     error         // of w; read it after flushed
+}
+
+func (o *outPipe) copy() {
+	defer o.r.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := o.r.Read(buf)
+		o.write(buf[:n])
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) { // the command has ended
+			o.rest(buf)
+			if o.r.SetReadDeadline(time.Time{}) == nil {
+				close(o.flushed)
+				_, _ = io.Copy(io.Discard, o.r)
+				return
+			}
+		}
+		close(o.flushed)
+		return
+	}
+}
+
+func (o *outPipe) write(b []byte) {
+	k := min(uint64(len(b)), o.left)
+	o.left -= k
+	o.dropped.Add(uint64(len(b)) - k)
+	if k > 0 && o.err == nil {
+		_, o.err = o.w.Write(b[:k])
+	}
+}
+
+// rest copies what is in the pipe now, which is never more than a pipe can hold, whoever keeps writing to it.
+func (o *outPipe) rest(buf []byte) {
+	raw, err := o.r.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		for total := 0; total < 1<<20; {
+			n, err := unix.Read(int(fd), buf)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil || n <= 0 {
+				return
+			}
+			o.write(buf[:n])
+			total += n
+		}
+	})
+}
+
+// finish waits until everything written so far has been copied.
+func (o *outPipe) finish() error {
+	_ = o.r.SetReadDeadline(time.Now()) // fails once the stream has ended, which closes flushed as well
+	<-o.flushed
+	return o.err
+}
+
+// stdPipe makes a pipe whose one end blocks, as programs expect, and whose other end can wait with a deadline.
+func stdPipe(readIsOurs bool) (ours, theirs *os.File, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, fmt.Errorf("make pipe: %w", err)
+	}
+	our, their := p[1], p[0]
+	if readIsOurs {
+		our, their = p[0], p[1]
+	}
+	if err := unix.SetNonblock(our, true); err != nil {
+		unix.Close(our)
+		unix.Close(their)
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(our), "pipe"), os.NewFile(uintptr(their), "pipe"), nil
+}

@@ -1,0 +1,172 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// record is what this machine keeps of a box, so that Sweep can tidy up after a recorder that was killed. Mounts and
+// processes need no record: they end with the box's namespaces.
+type record struct {
+	ID       string
+	Owner    int    // pid of the recorder
+	Started  uint64 // its start time in clock ticks since boot
+	StateDir string
+	Cgroups  []string
+}
+
+// recordDir holds one file per box of this user.
+func recordDir() (string, error) {
+	dir := "/run/bodycam"
+	if uid := os.Getuid(); uid != 0 {
+		base := os.Getenv("XDG_RUNTIME_DIR")
+		if base == "" {
+			base = os.TempDir()
+		}
+		dir = filepath.Join(base, "bodycam-"+strconv.Itoa(uid))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return "", fmt.Errorf("stat %s: %w", dir, err)
+	}
+	if int(st.Uid) != os.Getuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
+		return "", fmt.Errorf("%s is not a directory of this user alone: remove it", dir)
+	}
+	return dir, nil
+}
+
+// startTime is when a process began, in clock ticks since boot; with the pid it names a process for good.
+func startTime(pid int) (uint64, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	s := string(b)
+	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+	if len(fields) < 20 {
+		return 0, fmt.Errorf("stat of process %d is malformed", pid)
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// save claims the box's ID on this machine.
+func (r *record) save() (path string, err error) {
+	dir, err := recordDir()
+	if err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, r.ID+".json")
+	tmp, err := os.CreateTemp(dir, ".new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(b)
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := os.Link(tmp.Name(), path); errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("box %q exists already: choose another ID, or end the process that has it", r.ID)
+	} else if err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+func (r *record) alive() bool {
+	t, err := startTime(r.Owner)
+	return err == nil && t == r.Started
+}
+
+// Sweep removes what is left of boxes whose recorder died: cgroups, state directories, records. It leaves boxes with a
+// living recorder alone.
+func Sweep() error {
+	dir, err := recordDir()
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var r record
+		if err == nil {
+			err = json.Unmarshal(b, &r)
+		}
+		if err == nil && (!idPattern.MatchString(r.ID) || !filepath.IsAbs(r.StateDir)) {
+			err = errors.New("not a record of a box")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("record %s: %w", f, err))
+			continue
+		}
+		if r.alive() {
+			continue
+		}
+		for _, c := range r.Cgroups {
+			errs = append(errs, removeCgroup(c))
+		}
+		errs = append(errs, removeState(r.StateDir))
+		errs = append(errs, os.Remove(f))
+	}
+	return errors.Join(errs...)
+}
+
+const stateMark = "box.state" // only a directory with this file is removed
+
+func makeState(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); errors.Is(err, fs.ErrExist) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		if len(entries) > 0 {
+			return fmt.Errorf("state directory %s is not empty", dir)
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, stateMark), nil, 0o600)
+}
+
+func removeState(dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, stateMark)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	return os.RemoveAll(dir)
+}

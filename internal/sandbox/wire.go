@@ -1,0 +1,192 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The recorder and a box's init talk over one unix stream socket. A frame is a 32-bit big-endian length and a JSON
+// object; file descriptors travel with the first byte of the frame. Strings that may hold any byte are []byte.
+
+const (
+	maxFrame = 32 << 20 // holds an argv and environment of any size the kernel takes
+	maxFDs   = 64
+)
+
+type request struct {
+	ID       uint64
+	Setup    *setupReq  `json:",omitempty"`
+	Start    *startReq  `json:",omitempty"`
+	Unpack   *unpackReq `json:",omitempty"`
+	Dropped  bool       `json:",omitempty"`
+	KillTree string     `json:",omitempty"` // group, when there is no cgroup to kill
+}
+
+type setupReq struct {
+	Hostname  string
+	DiskBytes uint64
+	Inodes    uint64
+	Rootless  bool
+	Mounts    []mountSpec
+	Dirs      []dirSpec
+	Links     []linkSpec
+	Files     []fileSpec
+	Proxied   bool
+	Forward   []uint16
+}
+
+// mountSpec puts one piece of the host into the box. Without Source the next file descriptor of the frame is the mount.
+type mountSpec struct {
+	Source   string
+	Target   string // "/" is the base
+	ReadOnly bool
+	Overlay  bool // writes go to the box's own disk
+}
+
+type dirSpec struct {
+	Path     string
+	Mode     uint32
+	UID, GID int
+}
+
+type linkSpec struct{ Path, To string }
+
+type fileSpec struct {
+	Path string
+	Mode uint32
+	Data []byte
+}
+
+type startReq struct {
+	Argv, Env          [][]byte
+	Dir                []byte
+	UID, GID           uint32
+	Groups             []uint32
+	Group              string
+	Stdin, Stdout      bool
+	Stderr             bool
+	Cgroup             bool // a cgroup v2 directory follows the standard streams
+	V1                 int  // that many cgroup.procs files of version 1 follow
+	Seccomp            Seccomp
+	Rootless, OneToOne bool
+}
+
+type unpackReq struct {
+	Dir      string
+	UID, GID int // owner of everything; -1 keeps the archive's
+	Replace  bool
+}
+
+type reply struct {
+	ID    uint64
+	Err   string `json:",omitempty"`
+	Errno int    `json:",omitempty"`
+	Pid   int    `json:",omitempty"`
+	Count uint64 `json:",omitempty"`
+	Notes []string
+	Exit  *exitMsg `json:",omitempty"`
+}
+
+// exitMsg says that the process started by request ID has ended.
+type exitMsg struct {
+	Status                   uint32
+	UserUS, SysUS, MaxRSSKiB int64
+}
+
+func sendFrame(c *net.UnixConn, v any, fds ...int) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(body) > maxFrame {
+		return fmt.Errorf("message of %d bytes is larger than %d", len(body), maxFrame)
+	}
+	buf := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	buf = append(buf, body...)
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	n, _, err := c.WriteMsgUnix(buf, oob, nil)
+	if err != nil {
+		return err
+	}
+	for n < len(buf) {
+		m, err := c.Write(buf[n:])
+		if err != nil {
+			return err
+		}
+		n += m
+	}
+	return nil
+}
+
+// recvFrame reads one frame into v. The caller owns the files it returns, also with an error.
+func recvFrame(c *net.UnixConn, v any) ([]*os.File, error) {
+	var head [4]byte
+	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
+	n, oobn, flags, _, err := c.ReadMsgUnix(head[:], oob)
+	files, ferr := parseFDs(oob[:oobn])
+	if err != nil {
+		return files, err
+	}
+	if n == 0 {
+		return files, io.EOF
+	}
+	if ferr != nil {
+		return files, ferr
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return files, errors.New("more file descriptors in one message than expected")
+	}
+	if _, err := io.ReadFull(c, head[n:]); err != nil {
+		return files, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > maxFrame {
+		return files, fmt.Errorf("message of %d bytes is larger than %d", size, maxFrame)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(c, body); err != nil {
+		return files, err
+	}
+	return files, json.Unmarshal(body, v)
+}
+
+func parseFDs(oob []byte) ([]*os.File, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("control message: %w", err)
+	}
+	var files []*os.File
+	for i := range msgs {
+		fds, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue // another kind of control message
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
