@@ -1,0 +1,408 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestUsersAndEnvironment(t *testing.T) {
+	needRoot(t)
+	t.Setenv("SECRET_OF_THE_HOST", "1")
+	b := testBox(t, func(c *Config) { c.Hostname = "workbench" })
+	r := run(t, b, Cmd{Argv: []string{"/usr/bin/env"}, Env: []string{"ONLY=this", "PATH=/usr/bin"}})
+	if r.out != "ONLY=this\nPATH=/usr/bin\n" {
+		t.Errorf("environment is %q", r.out)
+	}
+	for _, c := range []struct{ user, want string }{
+		{"", "1000:1000 /home/agent workbench\n"},
+		{"root", "0:0 /root workbench\n"},
+		{"nobody", "65534:65534 / workbench\n"},
+		{"4242:17", "4242:17 / workbench\n"},
+	} {
+		r := run(t, b, Cmd{Argv: []string{"sh", "-c", "echo $(id -u):$(id -g) $(pwd) $(hostname)"}, User: c.user})
+		if r.out != c.want {
+			t.Errorf("user %q: got %q %q, want %q", c.user, r.out, r.err, c.want)
+		}
+	}
+	if _, err := b.Start(t.Context(), Cmd{Argv: []string{"id"}, User: "mallory"}); err == nil || !strings.Contains(err.Error(), "mallory") {
+		t.Errorf("unknown user: %v", err)
+	}
+}
+
+func TestRootInsideIsNobodyOutside(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	r := run(t, b, Cmd{User: "root", Argv: []string{"sh", "-c", "touch /etc/x /root/y && chown 5:6 /etc/x && stat -c %u:%g /etc/x && touch /usr/x"}})
+	if !strings.HasPrefix(r.out, "5:6\n") || !strings.Contains(r.err, "Read-only") {
+		t.Errorf("got %q %q", r.out, r.err)
+	}
+	p, err := b.Start(t.Context(), Cmd{User: "root", Argv: []string{"sleep", "60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.HostPID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("Uid:\t%d\t", b.HostUID(0)); !strings.Contains(string(status), want) || b.HostUID(0) < 1<<16 {
+		t.Errorf("want %q in %s", want, status)
+	}
+	if pids, err := b.Procs(GroupAgent); err != nil || len(pids) != 1 || pids[0] != p.HostPID() {
+		t.Errorf("processes of the agent's cgroup are %v, %v; want %d", pids, err, p.HostPID())
+	}
+	if err := b.Kill(t.Context(), GroupAgent); err != nil {
+		t.Fatal(err)
+	}
+	if st, _ := p.Wait(); st.Signal != syscall.SIGKILL || st.Code != -1 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	if err := b.WriteFile(t.Context(), "/home/agent/script", []byte("#!/no/such/sh\n"), CopyOpts{Mode: 0o755}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.WriteFile(t.Context(), "/home/agent/plain", []byte("x"), CopyOpts{Mode: 0o644}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cmd   Cmd
+		text  string
+		errno error
+	}{
+		{Cmd{Argv: []string{"no-such-agent"}}, `start "no-such-agent": there is no such program in the box`, unix.ENOENT},
+		{Cmd{Argv: []string{"/home/agent/script"}}, `its interpreter "/no/such/sh" isn't`, unix.ENOENT},
+		{Cmd{Argv: []string{"/home/agent/plain"}}, "permission denied", unix.EACCES},
+		{Cmd{Argv: []string{"/usr"}}, "is a directory", unix.EACCES},
+		{Cmd{Argv: []string{"id"}, Dir: "/nowhere"}, `directory "/nowhere" in the box`, unix.ENOENT},
+		{Cmd{Argv: []string{"id", "a\x00b"}}, "NUL", nil},
+		{Cmd{Argv: []string{"id", strings.Repeat("x", 200_000)}}, "argument list too long", unix.E2BIG},
+	} {
+		_, err := b.Start(t.Context(), c.cmd)
+		if err == nil || !strings.Contains(err.Error(), c.text) || c.errno != nil && !errors.Is(err, c.errno) {
+			t.Errorf("%.40q: got error %v, want %q", c.cmd.Argv, err, c.text)
+		}
+	}
+	if r := sh(t, b, "echo still here"); r.out != "still here\n" {
+		t.Errorf("after failed starts: %+v", r)
+	}
+}
+
+func TestBytesSurvive(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	odd := "\xff\xfe\n\"'"
+	r := run(t, b, Cmd{Argv: []string{"/usr/bin/printf", "%s|%s", odd, ""}, Stdin: strings.NewReader("x")})
+	if r.out != odd+"|" {
+		t.Errorf("got %q", r.out)
+	}
+	r = run(t, b, Cmd{Argv: []string{"cat"}, Stdin: strings.NewReader(strings.Repeat("0123456789", 100_000))})
+	if len(r.out) != 1_000_000 {
+		t.Errorf("cat gave %d bytes", len(r.out))
+	}
+}
+
+// An agent that prints without end is cut off cleanly, and doesn't notice.
+func TestOutputLimit(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, func(c *Config) { c.Limits.OutputBytes = 1000 })
+	var out strings.Builder
+	p, err := b.Start(t.Context(), Cmd{Argv: []string{"head", "-c", "50000000", "/dev/zero"}, Env: []string{"PATH=/usr/bin"}, Stdout: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, _ := p.Wait()
+	if st.Code != 0 || st.Err != nil || out.Len() != 1000 || p.OutputDropped() != 50_000_000-1000 {
+		t.Errorf("status %+v, %d bytes kept, %d dropped", st, out.Len(), p.OutputDropped())
+	}
+}
+
+// Wait doesn't wait for a daemon that keeps the output open, and the daemon isn't hurt by that.
+func TestDaemonKeepsOutput(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	r := sh(t, b, "(while echo tick; do sleep 0.05; done; touch /tmp/hurt) & echo started")
+	if !strings.Contains(r.out, "started\n") {
+		t.Fatalf("got %+v", r)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if _, err := b.stat("/tmp/hurt"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the daemon's output was closed: %v", err)
+	}
+	pids, err := b.Procs(GroupAgent)
+	if err != nil || len(pids) == 0 {
+		t.Errorf("daemon is gone: %v %v", pids, err)
+	}
+}
+
+func TestGroupsAreSeparate(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	agent, err := b.Start(t.Context(), Cmd{Argv: []string{"sh", "-c", "while :; do echo x >>/tmp/n; sleep 0.01; done"}, Env: []string{"PATH=/usr/bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := func() int64 {
+		st, err := b.stat("/tmp/n")
+		if err != nil {
+			return 0
+		}
+		return st.Size
+	}
+	for size() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := b.Freeze(t.Context(), GroupAgent); err != nil {
+		t.Fatal(err)
+	}
+	before := size()
+	if r := run(t, b, Cmd{Argv: []string{"sleep", "0.2"}, Group: GroupVerify}); r.status.Code != 0 {
+		t.Errorf("verify while the agent is frozen: %+v", r)
+	}
+	if after := size(); after != before {
+		t.Errorf("a frozen agent wrote %d bytes", after-before)
+	}
+	if err := b.Thaw(t.Context(), GroupAgent); err != nil {
+		t.Fatal(err)
+	}
+	for size() == before {
+		time.Sleep(time.Millisecond)
+	}
+	if err := b.Kill(t.Context(), GroupAgent); err != nil {
+		t.Fatal(err)
+	}
+	agent.Wait()
+	if pids, err := b.Procs(GroupAgent); err != nil || len(pids) != 0 {
+		t.Errorf("after Kill: %v %v", pids, err)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, func(c *Config) {
+		c.Limits = Limits{MemoryBytes: 64 << 20, Pids: 20, CPUs: 0.5, DiskBytes: 8 << 20, Inodes: 600}
+	})
+	if w := b.Weaker(); len(w) != 0 {
+		t.Fatalf("weaker: %q", w)
+	}
+	if r := sh(t, b, "head -c 20000000 /dev/zero >/tmp/big"); !strings.Contains(r.err, "No space left") {
+		t.Errorf("disk: %+v", r)
+	}
+	if r := sh(t, b, "rm /tmp/big; i=0; while : >/tmp/f$i; do i=$((i+1)); done; rm /tmp/f*"); !strings.Contains(r.err, "No space left") {
+		t.Errorf("inodes: %+v", r)
+	}
+	if r := sh(t, b, "i=0; while [ $i -lt 40 ]; do sleep 1 & i=$((i+1)); done; wait"); !strings.Contains(r.err, "annot fork") {
+		t.Errorf("pids: %+v", r)
+	}
+	r := run(t, b, Cmd{Argv: []string{"python3", "-c", "x = bytearray(200 << 20); print(len(x))"}})
+	if r.status.Signal != syscall.SIGKILL {
+		t.Errorf("memory: %+v", r)
+	}
+	start := time.Now()
+	p, err := b.Start(t.Context(), Cmd{Argv: []string{"sh", "-c", "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done"}, Env: []string{"PATH=/usr/bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, u := p.Wait()
+	if wall, cpu := time.Since(start), u.User+u.System; cpu > 300*time.Millisecond && float64(cpu) > 0.75*float64(wall) {
+		t.Errorf("cpu: used %v in %v with a limit of half a CPU", cpu, wall)
+	}
+	if r := sh(t, b, "echo fine"); r.out != "fine\n" {
+		t.Errorf("after all limits were hit: %+v", r)
+	}
+}
+
+func TestNoNetwork(t *testing.T) {
+	needRoot(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	b := testBox(t, nil)
+	port := l.Addr().(*net.TCPAddr).Port
+	r := run(t, b, Cmd{Argv: []string{"python3", "-c", fmt.Sprintf(`
+import socket
+for a in [("127.0.0.1", %d), ("192.0.2.1", 80)]:
+    try: socket.create_connection(a, 2); print("open")
+    except OSError as e: print(e.errno)
+`, port)}})
+	if r.out != fmt.Sprintf("%d\n%d\n", unix.ECONNREFUSED, unix.ENETUNREACH) {
+		t.Errorf("got %q %q", r.out, r.err)
+	}
+}
+
+func TestForwardPort(t *testing.T) {
+	needRoot(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { defer c.Close(); b, _ := io.ReadAll(c); c.Write([]byte("heard " + string(b))) }()
+		}
+	}()
+	port := l.Addr().(*net.TCPAddr).Port
+	b := testBox(t, func(c *Config) { c.Network.ForwardPorts = []uint16{uint16(port)} })
+	r := run(t, b, Cmd{Argv: []string{"python3", "-c", fmt.Sprintf(`
+import socket
+s = socket.create_connection(("localhost", %d), 5); s.sendall(b"hello"); s.shutdown(1); print(s.recv(99).decode())
+`, port)}})
+	if r.out != "heard hello\n" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+const netClient = `
+import socket, struct, sys
+def tcp(family, addr, text):
+    s = socket.socket(family); s.settimeout(5); s.connect(addr); s.sendall(text); s.shutdown(1)
+    print(s.recv(200).decode()); s.close()
+tcp(socket.AF_INET, ("192.0.2.7", 443), b"one")
+tcp(socket.AF_INET6, ("2001:db8::7", 80), b"two")
+tcp(socket.AF_INET, ("named", 8080), b"three")
+for family, addr in [(socket.AF_INET, "9.9.9.9"), (socket.AF_INET6, "2001:db8::53"), (socket.AF_INET, "10.203.0.1")]:
+    u = socket.socket(family, socket.SOCK_DGRAM); u.settimeout(5); u.connect((addr, 53)); u.send(b"ask"); print(u.recv(99).decode())
+tcp(socket.AF_INET, ("9.9.9.9", 53), b"dns over tcp")
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for a in [("192.0.2.7", 443), ("192.0.2.7", 123)]:
+    try: print(u.sendto(b"quic", a))
+    except OSError as e: print(e.errno)
+l = socket.socket(); l.bind(("127.0.0.1", 7777)); l.listen(1)
+c = socket.create_connection(("127.0.0.1", 7777), 5); print("own loopback")
+l = socket.socket(); l.bind(("0.0.0.0", 7778)); l.listen(1)
+c = socket.create_connection((socket.gethostname(), 7778), 5); print("own address")
+`
+
+func TestProxiedNetwork(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, func(c *Config) {
+		c.Network.Mode = NetProxied
+		c.Hosts = map[string]netip.Addr{"named": netip.MustParseAddr("198.51.100.9")}
+	})
+	tcp, dns, dnsTCP, err := b.NetListeners()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(c net.Conn, what string) {
+		defer c.Close()
+		text, _ := io.ReadAll(c)
+		to, err := OriginalDst(c.(*net.TCPConn))
+		if err != nil {
+			t.Errorf("original destination: %v", err)
+		}
+		fmt.Fprintf(c, "%s %s to %s", what, text, to)
+	}
+	go func() {
+		for {
+			c, err := tcp.AcceptTCP()
+			if err != nil {
+				return
+			}
+			answer(c, "tcp")
+		}
+	}()
+	go func() {
+		for {
+			c, err := dnsTCP.Accept()
+			if err != nil {
+				return
+			}
+			answer(c, "dns")
+		}
+	}()
+	go func() {
+		buf := make([]byte, 512)
+		for {
+			n, from, err := dns.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			dns.WriteTo([]byte("answer to "+string(buf[:n])), from)
+		}
+	}()
+	r := run(t, b, Cmd{Argv: []string{"python3", "-c", netClient}})
+	want := `tcp one to 192.0.2.7:443
+tcp two to [2001:db8::7]:80
+tcp three to 198.51.100.9:8080
+answer to ask
+answer to ask
+answer to ask
+dns dns over tcp to 9.9.9.9:53
+1
+1
+own loopback
+own address
+`
+	if r.out != want {
+		t.Errorf("got\n%s\n%s\nwant\n%s", r.out, r.err, want)
+	}
+	if n, err := b.DroppedPackets(t.Context()); err != nil || n != 2 {
+		t.Errorf("dropped packets: %d, %v; want 2", n, err)
+	}
+}
+
+func TestCloseTwiceAndReuse(t *testing.T) {
+	needRoot(t)
+	id, dir := testID(t), filepath.Join(t.TempDir(), "s")
+	for range 2 {
+		b, err := Create(t.Context(), Config{ID: id, StateDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Create(t.Context(), Config{ID: id, StateDir: dir + "2"}); err == nil || !strings.Contains(err.Error(), "exists already") {
+			t.Errorf("second box of one ID: %v", err)
+		}
+		cg := b.Cgroup(GroupAgent)
+		p, err := b.Start(t.Context(), Cmd{Argv: []string{"sleep", "60"}, Env: []string{"PATH=/usr/bin"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(b.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if st, _ := p.Wait(); !errors.Is(st.Err, ErrClosed) && st.Signal != syscall.SIGKILL {
+			t.Errorf("process of a closed box: %+v", st)
+		}
+		if _, err := b.Start(t.Context(), Cmd{Argv: []string{"id"}}); err == nil {
+			t.Error("a closed box started a command")
+		}
+		for _, p := range []string{dir, cg, filepath.Dir(cg)} {
+			if _, err := os.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s is still there: %v", p, err)
+			}
+		}
+	}
+}
+
+func TestContextEndsCreate(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b, err := Create(ctx, Config{ID: testID(t), StateDir: filepath.Join(t.TempDir(), "s")})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, %v", b, err)
+	}
+}
