@@ -1,0 +1,477 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/merkle"
+)
+
+// The committer is the one goroutine that writes. It takes what appends have left, in order, and for each portion
+//
+//	1. appends it to the segment's files: wraps, payloads, records
+//	2. computes the trees and headers of the epochs that were sealed in it
+//	3. syncs the segment's files, where the durability asks for it
+//	4. appends the headers to the epochs file and syncs that
+//	5. signs and publishes a checkpoint, if one is due
+//
+// so that after a crash at any point whatever a later step wrote rests on bytes that are there. For want of space it
+// keeps what is left of the portion and tries again; any other failure ends the writer.
+
+// work is a portion: what was appended since the committer last looked.
+type work struct {
+	chunks []*chunk
+	seals  []sealed
+	next   uint64 // sequence number after the last record in it
+	sync   bool   // somebody waits for it to be durable
+	bytes  int    // of the chunks, set when it is taken
+
+	headers []byte // frames of the epochs file, once computed
+	done    bool   // they were computed
+}
+
+func (k *work) last() *chunk { return k.chunks[len(k.chunks)-1] }
+
+func (k *work) empty() bool {
+	return len(k.seals) == 0 && !k.sync && len(k.chunks) == 1 && len(k.chunks[0].log) == 0
+}
+
+// chunk is the part of a portion that goes to one segment.
+type chunk struct {
+	segment        uint64
+	keys, pay, log []byte
+}
+
+// sealed is an epoch that was closed; its header still lacks Root, Prev and AFR.
+type sealed struct {
+	header *Header
+	leaves []Hash
+	place  place
+}
+
+// committing is the committer's state.
+type committing struct {
+	mu       sync.Mutex
+	backlog  []*work
+	segment  uint64
+	files    map[string]*openFile
+	spare    *chunk
+	tree     merkle.Range
+	prev     Hash // hash of the last header
+	afr      Hash // last R_t
+	signed   uint64
+	signedAt time.Time
+	unsynced bool // something was written that wasn't synced
+}
+
+type openFile struct {
+	File
+	dirty bool
+}
+
+func (c *committing) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var first error
+	for name, f := range c.files {
+		if err := f.Close(); err != nil && first == nil {
+			first = fmt.Errorf("closing %s: %w", name, err)
+		}
+	}
+	c.files = nil
+	return first
+}
+
+// kick wakes the committer.
+func (w *Writer) kick(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Writer) loop() {
+	defer w.done.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var flush time.Time // when what waits is to be handed over
+	for {
+		timer.Reset(w.untilDue(flush))
+		select {
+		case <-w.quit:
+			return
+		case <-w.now:
+		case <-timer.C:
+		case <-w.soon:
+			if flush.IsZero() {
+				flush = time.Now().Add(w.opts.FlushEvery)
+			}
+			continue
+		}
+		flush = time.Time{}
+		w.sealDue()
+		w.commitAll(false)
+	}
+}
+
+// untilDue is the time until the committer has something to do by itself.
+func (w *Writer) untilDue(flush time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due := w.sealedAt.Add(w.gen.Heartbeat / 2)
+	earlier := func(t time.Time) {
+		if t.Before(due) {
+			due = t
+		}
+	}
+	if !flush.IsZero() {
+		earlier(flush)
+	}
+	if len(w.epoch.leaves) > 0 {
+		earlier(w.epoch.began.Add(w.gen.EpochAge))
+	}
+	if w.unsigned {
+		earlier(w.signedAt.Add(w.opts.CheckpointEvery))
+	}
+	if w.full != nil {
+		earlier(time.Now().Add(100 * time.Millisecond))
+	}
+	return max(time.Until(due), 0)
+}
+
+// sealDue seals the open epoch if it is old, or if nothing was sealed for long.
+func (w *Writer) sealDue() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch now := time.Now(); {
+	case w.failed != nil || w.closed || w.full != nil:
+	case len(w.epoch.leaves) > 0 && now.Sub(w.epoch.began) >= w.gen.EpochAge:
+		w.seal(SealAge)
+	case now.Sub(w.sealedAt) >= w.gen.Heartbeat/2:
+		w.seal(SealHeartbeat)
+	}
+}
+
+func (w *Writer) manualCommit() error {
+	if !w.opts.manual {
+		return nil
+	}
+	return w.commitAll(false)
+}
+
+// commitAll writes everything that waits. For want of space it returns an error and keeps what is left.
+func (w *Writer) commitAll(final bool) error {
+	c := &w.commit
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.mu.Lock()
+	if err := w.failed; err != nil {
+		w.mu.Unlock()
+		return err
+	}
+	if !w.pending.empty() {
+		k := w.pending
+		for _, ch := range k.chunks {
+			k.bytes += len(ch.keys) + len(ch.pay) + len(ch.log)
+		}
+		c.backlog = append(c.backlog, &k)
+		w.pending = work{chunks: []*chunk{c.freshChunk(w.segment.segment)}, next: w.cur.next}
+	}
+	w.mu.Unlock()
+	for len(c.backlog) > 0 {
+		k := c.backlog[0]
+		synced, err := w.write(k)
+		if err == nil && len(c.backlog) == 1 {
+			err = w.publish(final, synced)
+		}
+		if err != nil {
+			return w.stumble(err)
+		}
+		c.backlog = c.backlog[1:]
+		w.settle(k, synced)
+	}
+	if err := w.publish(final, !c.unsynced); err != nil {
+		return w.stumble(err)
+	}
+	return nil
+}
+
+func (c *committing) freshChunk(segment uint64) *chunk {
+	if k := c.spare; k != nil {
+		c.spare = nil
+		*k = chunk{segment, k.keys[:0], k.pay[:0], k.log[:0]}
+		return k
+	}
+	return &chunk{segment: segment, pay: make([]byte, 0, 64<<10), log: make([]byte, 0, 16<<10)}
+}
+
+// settle tells those who wait that a portion is written.
+func (w *Writer) settle(k *work, synced bool) {
+	w.commit.spare = k.last()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting -= k.bytes
+	if synced {
+		w.durable = k.next
+	}
+	if w.full != nil {
+		w.full = nil
+		w.recordGap()
+	}
+	close(w.progress)
+	w.progress = make(chan struct{})
+}
+
+// recordGap appends a record of what was refused while the storage was full. The lock is held.
+func (w *Writer) recordGap() {
+	if w.gap == (GapNote{}) || w.closed {
+		return
+	}
+	note := w.gap
+	w.gap = GapNote{}
+	if _, err := w.place(&Entry{Type: TypeGap, Payload: note.append(nil)}, nil); err != nil {
+		w.failed = fmt.Errorf("%w: recording a gap: %w", ErrFailed, err)
+	}
+}
+
+// stumble notes what went wrong: for want of space the writer waits, anything else ends it.
+func (w *Writer) stumble(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errors.Is(err, ErrNoSpace) {
+		w.full = err
+	} else if w.failed == nil {
+		w.failed = fmt.Errorf("%w: %w", ErrFailed, err)
+		w.wipeEpoch()
+	}
+	close(w.progress)
+	w.progress = make(chan struct{})
+	if w.failed != nil {
+		return w.failed
+	}
+	return err
+}
+
+// write does steps 1 to 4 for a portion and tells whether it is durable.
+func (w *Writer) write(k *work) (synced bool, err error) {
+	c := &w.commit
+	for _, ch := range k.chunks {
+		if ch.segment != c.segment {
+			if err := c.leaveSegment(ch.segment); err != nil {
+				return false, err
+			}
+		}
+		for _, part := range []struct {
+			name string
+			data *[]byte
+		}{{keysName(ch.segment), &ch.keys}, {payloadName(ch.segment), &ch.pay}, {logName(ch.segment), &ch.log}} {
+			if err := c.append(w.store, part.name, part.data); err != nil {
+				return false, err
+			}
+		}
+	}
+	if !k.done {
+		w.finish(k)
+	}
+	sync := k.sync || w.opts.Durability == DurableEvent || w.opts.Durability == DurableEpoch && len(k.seals) > 0
+	if sync {
+		if err := c.sync(); err != nil {
+			return false, err
+		}
+	}
+	if err := c.append(w.store, epochsName, &k.headers); err != nil {
+		return false, err
+	}
+	if sync {
+		if err := c.sync(); err != nil {
+			return false, err
+		}
+	}
+	return sync, nil
+}
+
+// finish computes the headers of the epochs that were sealed in a portion.
+func (w *Writer) finish(k *work) {
+	c := &w.commit
+	for i := range k.seals {
+		s := &k.seals[i]
+		h := s.header
+		h.Prev = c.prev
+		if w.gen.Profile == ProfileAFR {
+			h.Root = AFRTree(s.leaves)
+			c.afr = AFRRoot(h.Root, c.afr)
+			root := c.afr
+			h.AFR = &root
+		} else {
+			h.Root = merkle.Root(s.leaves)
+		}
+		enc := h.AppendCBOR(nil)
+		c.prev = headerHash(enc)
+		c.tree.Append(c.prev)
+		k.headers = appendEpochFrame(k.headers, s.place, enc)
+	}
+	k.done = true
+}
+
+// append writes data to a file and cuts off what was written.
+func (c *committing) append(store Store, name string, data *[]byte) error {
+	if len(*data) == 0 {
+		return nil
+	}
+	f := c.files[name]
+	if f == nil {
+		file, err := store.Append(name)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+		f = &openFile{File: file}
+		c.files[name] = f
+	}
+	f.dirty, c.unsynced = true, true
+	n, err := f.Write(*data)
+	if n < 0 || n > len(*data) {
+		return fmt.Errorf("writing %s: the store wrote %d of %d bytes", name, n, len(*data))
+	}
+	if err == nil && n < len(*data) {
+		err = errors.New("short write without an error")
+	}
+	*data = (*data)[n:]
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return nil
+}
+
+// sync makes everything written durable, wraps and payloads before the records that rest on them.
+func (c *committing) sync() error {
+	for _, name := range []string{keysName(c.segment), payloadName(c.segment), logName(c.segment), epochsName} {
+		f := c.files[name]
+		if f == nil || !f.dirty {
+			continue
+		}
+		if err := f.Sync(); err != nil {
+			// What a failed sync left behind is unknown; to try again would pretend.
+			return fmt.Errorf("syncing %s: %w", name, noRetry{err})
+		}
+		f.dirty = false
+	}
+	c.unsynced = false
+	return nil
+}
+
+// noRetry hides an error's kind, so that a sync that failed for want of space isn't tried again.
+type noRetry struct{ error }
+
+// leaveSegment makes the old segment durable and turns to the next.
+func (c *committing) leaveSegment(next uint64) error {
+	if err := c.sync(); err != nil {
+		return err
+	}
+	for _, name := range []string{keysName(c.segment), payloadName(c.segment), logName(c.segment)} {
+		if f := c.files[name]; f != nil {
+			delete(c.files, name)
+			if err := f.Close(); err != nil {
+				return fmt.Errorf("closing %s: %w", name, noRetry{err})
+			}
+		}
+	}
+	c.segment = next
+	return nil
+}
+
+// publish signs a checkpoint if one is due. Everything it covers is durable first.
+func (w *Writer) publish(final, synced bool) error {
+	c := &w.commit
+	if c.tree.Size() == c.signed || !final && time.Since(c.signedAt) < w.opts.CheckpointEvery {
+		w.setUnsigned(c.tree.Size() != c.signed)
+		return nil
+	}
+	if !synced {
+		if err := c.sync(); err != nil {
+			return err
+		}
+	}
+	wall, _ := w.opts.Now()
+	cp := checkpoint.Checkpoint{Origin: w.origin, Size: c.tree.Size(), Root: c.tree.Root()}
+	note, err := checkpoint.Sign(cp, w.origin, wall/int64(time.Second), w.opts.Signers...)
+	if err != nil {
+		return err
+	}
+	if err := w.store.Put(checkpointName, note.Marshal()); err != nil {
+		return fmt.Errorf("publishing checkpoint of size %d: %w", cp.Size, err)
+	}
+	c.signed, c.signedAt = cp.Size, time.Now()
+	w.mu.Lock()
+	w.head = note
+	w.unsigned, w.signedAt = false, c.signedAt
+	w.mu.Unlock()
+	return nil
+}
+
+func (w *Writer) setUnsigned(v bool) {
+	w.mu.Lock()
+	w.unsigned = v
+	w.mu.Unlock()
+}
+
+// freshSecret is an epoch secret that was made and wrapped before it is needed.
+type freshSecret struct {
+	secret []byte
+	wrap   []byte
+	err    error
+}
+
+func (w *Writer) makeSecret() freshSecret {
+	f := freshSecret{secret: randomBytes(keySize)}
+	s := secrets{log: w.id, secret: f.secret}
+	f.wrap, f.err = s.wrap(w.opts.Recipients)
+	return f
+}
+
+// makeSecrets keeps a stock of wrapped secrets, so that no append waits for public-key cryptography. They open
+// nothing until an epoch uses them.
+func (w *Writer) makeSecrets() {
+	defer w.done.Done()
+	for {
+		f := w.makeSecret()
+		select {
+		case w.fresh <- f:
+		case <-w.quit:
+			clear(f.secret)
+			return
+		}
+	}
+}
+
+func (w *Writer) freshSecret() freshSecret {
+	if w.opts.manual {
+		return w.makeSecret()
+	}
+	return <-w.fresh
+}
+
+// wipeEpoch forgets the open epoch's key. The lock is held.
+func (w *Writer) wipeEpoch() {
+	if w.epoch.key != nil {
+		w.epoch.key.wipe()
+		w.epoch.key = nil
+	}
+}
+
+// wipe forgets every secret.
+func (w *Writer) wipe() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wipeEpoch()
+	for {
+		select {
+		case f := <-w.fresh:
+			clear(f.secret)
+		default:
+			return
+		}
+	}
+}

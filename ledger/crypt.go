@@ -1,0 +1,296 @@
+package ledger
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"slices"
+
+	"filippo.io/age"
+
+	"github.com/bodycam-dev/bodycam/ledger/dcbor"
+)
+
+const (
+	keySize  = 32 // AES-256
+	saltSize = 16
+	tagSize  = 16 // of GCM
+)
+
+// EventKey opens one record's payload and nothing else.
+type EventKey struct {
+	Key  [keySize]byte
+	Salt [saltSize]byte
+}
+
+// The texts that separate the uses of HMAC and of the commitments.
+const (
+	eventInfo  = "bodycam-ledger/v1 event"
+	saltedTag  = 0x02
+	clearedTag = 0x03
+)
+
+// epochKey derives the keys of an epoch's events. It isn't safe for concurrent use.
+//
+// HMAC is done by hand over saved states of SHA-256, for two reasons: to begin from a state is three times faster
+// than from the key, and crypto/hmac keeps its states where they can't be wiped.
+type epochKey struct {
+	hash  hash.Hash
+	inner []byte // state of SHA-256 after PRK ⊕ ipad
+	outer []byte // and after PRK ⊕ opad
+	info  [len(eventInfo) + 8 + 1]byte
+	sum   [sha256.Size]byte
+	t     [sha256.Size]byte
+}
+
+// newEpochKey computes PRK = HKDF-Extract(salt: log ‖ epoch, secret).
+func newEpochKey(log *Hash, epoch uint64, secret []byte) (*epochKey, error) {
+	salt := binary.BigEndian.AppendUint64(append([]byte(nil), log[:]...), epoch)
+	prk, err := hkdf.Extract(sha256.New, secret, salt)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key of epoch %d: %w", epoch, err)
+	}
+	defer clear(prk)
+	k := &epochKey{hash: sha256.New()}
+	copy(k.info[:], eventInfo)
+	if k.inner, err = k.padded(prk, 0x36); err != nil {
+		return nil, err
+	}
+	k.outer, err = k.padded(prk, 0x5c)
+	return k, err
+}
+
+// padded is the state of SHA-256 after the key, padded to a block.
+func (k *epochKey) padded(key []byte, pad byte) ([]byte, error) {
+	var block [sha256.BlockSize]byte
+	copy(block[:], key)
+	for i := range block {
+		block[i] ^= pad
+	}
+	k.hash.Reset()
+	k.hash.Write(block[:])
+	clear(block[:])
+	return k.hash.(encoding.BinaryMarshaler).MarshalBinary()
+}
+
+// hmac sets t to HMAC(PRK, a ‖ b). It fails if the key was wiped.
+func (k *epochKey) hmac(a, b []byte) error {
+	u := k.hash.(encoding.BinaryUnmarshaler)
+	if err := u.UnmarshalBinary(k.inner); err != nil {
+		return fmt.Errorf("the epoch's key was wiped: %w", err)
+	}
+	k.hash.Write(a)
+	k.hash.Write(b)
+	k.hash.Sum(k.sum[:0])
+	if err := u.UnmarshalBinary(k.outer); err != nil {
+		return fmt.Errorf("the epoch's key was wiped: %w", err)
+	}
+	k.hash.Write(k.sum[:])
+	k.hash.Sum(k.t[:0])
+	return nil
+}
+
+// event is HKDF-Expand(PRK, "bodycam-ledger/v1 event" ‖ seq, 48), split in key and salt.
+func (k *epochKey) event(seq uint64, e *EventKey) error {
+	last := len(k.info) - 1
+	binary.BigEndian.PutUint64(k.info[len(eventInfo):], seq)
+	k.info[last] = 1
+	if err := k.hmac(k.info[:], nil); err != nil {
+		return err
+	}
+	copy(e.Key[:], k.t[:])
+	k.info[last] = 2
+	if err := k.hmac(k.t[:], k.info[:]); err != nil {
+		return err
+	}
+	copy(e.Salt[:], k.t[:])
+	return nil
+}
+
+// wipe overwrites everything the key is made of.
+func (k *epochKey) wipe() {
+	clear(k.inner)
+	clear(k.outer)
+	clear(k.sum[:])
+	clear(k.t[:])
+	var block [sha256.BlockSize]byte
+	k.hash.Write(block[:])
+	k.hash.Reset()
+}
+
+var zeroNonce [12]byte
+
+func newGCM(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// chunkNonce is the nonce of a chunk of a large payload: its number. Every key encrypts one payload only.
+func chunkNonce(i uint32) []byte {
+	n := make([]byte, 12)
+	binary.BigEndian.PutUint32(n[8:], i)
+	return n
+}
+
+// commitInline is the commitment to a single payload; scratch has room for it and the salt.
+//
+//	default profile, encrypted  SHA-256(0x02 ‖ salt ‖ payload)
+//	default profile, clear      SHA-256(0x03 ‖ payload)
+//	afr profile                 SHA-256(payload)
+func commitInline(p Profile, f Form, salt, payload, scratch []byte) Hash {
+	switch {
+	case p == ProfileAFR:
+		return sha256.Sum256(payload)
+	case f.Clear():
+		scratch = append(scratch, clearedTag)
+	default:
+		scratch = append(append(scratch, saltedTag), salt...)
+	}
+	return sha256.Sum256(append(scratch, payload...))
+}
+
+// committer is commitInline for a payload that comes in parts.
+type committer struct{ hash.Hash }
+
+func newCommitter(p Profile, f Form, salt []byte) committer {
+	c := committer{sha256.New()}
+	switch {
+	case p == ProfileAFR:
+	case f.Clear():
+		c.Write([]byte{clearedTag})
+	default:
+		c.Write([]byte{saltedTag})
+		c.Write(salt)
+	}
+	return c
+}
+
+func (c committer) sum() (h Hash) {
+	c.Sum(h[:0])
+	return h
+}
+
+// Errors of opening payloads.
+var (
+	// ErrNoKey: none of the identities opens the wraps of the epoch's secret.
+	ErrNoKey = errors.New("no key for it")
+	// ErrErased: there is no wrap of the epoch's secret any more, or none that covers the record.
+	ErrErased = errors.New("its keys were destroyed")
+	// ErrMissing: the payload's bytes aren't there.
+	ErrMissing = errors.New("its bytes are missing")
+	// ErrPayload: the payload doesn't fit its record's commitment.
+	ErrPayload = errors.New("the payload doesn't fit its commitment")
+)
+
+// secrets is what a wrap holds: the epoch's secret, or, after events were erased, the keys of those that are left.
+type secrets struct {
+	log    Hash
+	epoch  uint64 // only with events
+	secret []byte
+	events map[uint64]EventKey
+}
+
+func (s *secrets) append(b []byte) []byte {
+	if s.events == nil {
+		b = dcbor.AppendMap(b, 2)
+		b = dcbor.AppendBytes(append(b, 1), s.log[:])
+		return dcbor.AppendBytes(append(b, 2), s.secret)
+	}
+	b = dcbor.AppendMap(b, 3)
+	b = dcbor.AppendBytes(append(b, 1), s.log[:])
+	b = dcbor.AppendUint(append(b, 3), s.epoch)
+	b = dcbor.AppendArray(append(b, 4), len(s.events))
+	for _, seq := range slices.Sorted(maps.Keys(s.events)) {
+		e := s.events[seq]
+		b = dcbor.AppendArray(b, 3)
+		b = dcbor.AppendUint(b, seq)
+		b = dcbor.AppendBytes(b, e.Key[:])
+		b = dcbor.AppendBytes(b, e.Salt[:])
+	}
+	return b
+}
+
+func parseSecrets(b []byte) (*secrets, error) {
+	d := dcbor.NewDecoder(b)
+	s := &secrets{}
+	n := d.Map()
+	d.Key(1)
+	d.Fixed(s.log[:])
+	switch {
+	case n == 2:
+		d.Key(2)
+		s.secret = d.Bytes()
+	default:
+		s.events = map[uint64]EventKey{}
+		d.Key(3)
+		s.epoch = d.Uint()
+		d.Key(4)
+		for range d.Array() {
+			if d.Array() != 3 || d.Err() != nil {
+				break
+			}
+			var e EventKey
+			seq := d.Uint()
+			d.Fixed(e.Key[:])
+			d.Fixed(e.Salt[:])
+			s.events[seq] = e
+		}
+	}
+	if err := d.Done(); err != nil {
+		return nil, fmt.Errorf("reading a wrapped secret: %w", err)
+	}
+	if !bytes.Equal(s.append(nil), b) {
+		return nil, fmt.Errorf("reading a wrapped secret: %w: encoding it again gives other bytes", dcbor.ErrSyntax)
+	}
+	return s, nil
+}
+
+// wrap encrypts secrets to recipients, as an age file.
+func (s *secrets) wrap(recipients []age.Recipient) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := age.Encrypt(&out, recipients...)
+	if err != nil {
+		return nil, fmt.Errorf("wrapping an epoch's secret to %d recipients: %w", len(recipients), err)
+	}
+	plain := s.append(nil)
+	defer clear(plain)
+	if _, err := w.Write(plain); err != nil {
+		return nil, fmt.Errorf("wrapping an epoch's secret: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("wrapping an epoch's secret: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// unwrap opens an age file. It wraps ErrNoKey where no identity fits.
+func unwrap(file []byte, identities []age.Identity) (*secrets, error) {
+	if len(identities) == 0 {
+		return nil, ErrNoKey
+	}
+	r, err := age.Decrypt(bytes.NewReader(file), identities...)
+	if err != nil {
+		var none *age.NoIdentityMatchError
+		if errors.As(err, &none) {
+			return nil, fmt.Errorf("%w: %w", ErrNoKey, err)
+		}
+		return nil, fmt.Errorf("unwrapping an epoch's secret: %w", err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, maxWrap))
+	if err != nil {
+		return nil, fmt.Errorf("unwrapping an epoch's secret: %w", err)
+	}
+	return parseSecrets(plain)
+}

@@ -1,0 +1,179 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"filippo.io/age"
+)
+
+// keyring opens the wraps of epoch secrets. It keeps the last epochs' keys, as records come in order.
+type keyring struct {
+	fsys       fs.FS
+	id         Hash
+	identities []age.Identity
+
+	mu     sync.Mutex
+	index  map[uint64]map[uint64]wrapAt // of a segment: where each epoch's wrap lies
+	sizes  map[uint64]int64             // of the keys files when they were indexed
+	opened map[uint64]*openedEpoch
+	order  []uint64
+}
+
+type wrapAt struct {
+	off, size int64
+}
+
+type openedEpoch struct {
+	key    *epochKey
+	events map[uint64]EventKey
+	err    error
+}
+
+const keptEpochs = 64
+
+// event returns the key of one record's payload.
+func (k *keyring) event(segment, epoch, seq uint64) (EventKey, error) {
+	var e EventKey
+	if len(k.identities) == 0 {
+		return e, ErrNoKey
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	o := k.opened[epoch]
+	if o == nil {
+		o = k.load(segment, epoch)
+		k.keep(epoch, o)
+	}
+	switch {
+	case o.err != nil:
+		return e, o.err
+	case o.events != nil:
+		e, ok := o.events[seq]
+		if !ok {
+			return e, ErrErased
+		}
+		return e, nil
+	}
+	return e, o.key.event(seq, &e)
+}
+
+func (k *keyring) keep(epoch uint64, o *openedEpoch) {
+	if errors.Is(o.err, ErrErased) {
+		return // a log that is being written may get its wrap yet
+	}
+	if k.opened == nil {
+		k.opened = map[uint64]*openedEpoch{}
+	}
+	if len(k.order) == keptEpochs {
+		old := k.order[0]
+		if was := k.opened[old]; was != nil && was.key != nil {
+			was.key.wipe()
+		}
+		delete(k.opened, old)
+		k.order = k.order[1:]
+	}
+	k.opened[epoch] = o
+	k.order = append(k.order, epoch)
+}
+
+func (k *keyring) load(segment, epoch uint64) *openedEpoch {
+	file, err := k.wrap(segment, epoch)
+	if err != nil {
+		return &openedEpoch{err: err}
+	}
+	s, err := unwrap(file, k.identities)
+	if err != nil {
+		return &openedEpoch{err: err}
+	}
+	if s.log != k.id || s.events != nil && s.epoch != epoch {
+		return &openedEpoch{err: fmt.Errorf("%w: the wrap of epoch %d holds another's secret", ErrPayload, epoch)}
+	}
+	if s.events != nil {
+		return &openedEpoch{events: s.events}
+	}
+	key, err := newEpochKey(&k.id, epoch, s.secret)
+	clear(s.secret)
+	return &openedEpoch{key: key, err: err}
+}
+
+// wrap returns an epoch's wrap: the last one, for an epoch number that a crash made free is used again.
+func (k *keyring) wrap(segment, epoch uint64) ([]byte, error) {
+	name := keysName(segment)
+	f, err := k.fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrErased
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	if k.index[segment] == nil || k.sizes[segment] != info.Size() {
+		if err := k.read(segment, f, info.Size()); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+	}
+	at, ok := k.index[segment][epoch]
+	if !ok {
+		return nil, ErrErased
+	}
+	b := make([]byte, at.size)
+	ra, ok := f.(io.ReaderAt)
+	if !ok {
+		return nil, fmt.Errorf("reading %s: the file system can't read at an offset", name)
+	}
+	if _, err := ra.ReadAt(b, at.off); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	got, file, _, err := readWrap(b)
+	if err != nil || got != epoch {
+		return nil, fmt.Errorf("%w: the wrap of epoch %d in %s is damaged", ErrPayload, epoch, name)
+	}
+	return file, nil
+}
+
+// read indexes a keys file. A torn end is left out.
+func (k *keyring) read(segment uint64, f io.Reader, size int64) error {
+	b, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	index := map[uint64]wrapAt{}
+	rest := b
+	for len(rest) > 0 {
+		epoch, _, after, err := readWrap(rest)
+		if errors.Is(err, errTorn) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%w: its wrap at byte %d is damaged: %w", ErrPayload, len(b)-len(rest), err)
+		}
+		index[epoch] = wrapAt{int64(len(b) - len(rest)), int64(len(rest) - len(after))}
+		rest = after
+	}
+	if k.index == nil {
+		k.index, k.sizes = map[uint64]map[uint64]wrapAt{}, map[uint64]int64{}
+	}
+	clear(k.index) // one segment at a time: records come in order
+	k.index[segment], k.sizes[segment] = index, size
+	return nil
+}
+
+// forget wipes the keys that are open.
+func (k *keyring) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, o := range k.opened {
+		if o.key != nil {
+			o.key.wipe()
+		}
+	}
+	k.opened, k.order = nil, nil
+}

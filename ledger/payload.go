@@ -1,0 +1,319 @@
+package ledger
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/bodycam-dev/bodycam/ledger/dcbor"
+	"github.com/bodycam-dev/bodycam/ledger/merkle"
+)
+
+// The bounds of payloads.
+const (
+	MaxInline = 4 << 10  // bytes of a payload under its event key
+	MaxBody   = 64 << 10 // bytes of a payload that is kept with the records' own; beyond, chunks
+	ChunkSize = 1 << 20  // bytes of a chunk before encryption
+	MaxChunks = 1 << 14  // chunks of a payload: 16 GiB
+)
+
+// In the payload file, an inline payload is its ciphertext. A large payload or a batch is
+//
+//	uvarint length ‖ manifest, encrypted under the event key ‖ body, encrypted under the manifest's key
+//
+// so that the costly part is done before the writer's lock is taken. FormClear leaves out every encryption.
+
+// manifest is what opens a large payload or a batch.
+type manifest struct {
+	key    []byte // of the body; nil where it is clear
+	salt   []byte // large: the commitment's salt. batch: the key of the events' salts. nil where there are none
+	size   uint64 // large: bytes of the payload
+	chunks []Hash // large: digests of the chunks as stored; nil where the body follows the manifest
+}
+
+func (m *manifest) append(b []byte, form Form) []byte {
+	large := form.Kind() == FormLarge
+	n := 0
+	for _, there := range []bool{m.key != nil, m.salt != nil, large, m.chunks != nil} {
+		if there {
+			n++
+		}
+	}
+	b = dcbor.AppendMap(b, n)
+	if m.key != nil {
+		b = dcbor.AppendBytes(append(b, 1), m.key)
+	}
+	if m.salt != nil {
+		b = dcbor.AppendBytes(append(b, 2), m.salt)
+	}
+	if large {
+		b = dcbor.AppendUint(append(b, 3), m.size)
+	}
+	if m.chunks != nil {
+		b = dcbor.AppendArray(append(b, 4), len(m.chunks))
+		for i := range m.chunks {
+			b = dcbor.AppendBytes(b, m.chunks[i][:])
+		}
+	}
+	return b
+}
+
+func parseManifest(b []byte, p Profile, form Form) (*manifest, error) {
+	d := dcbor.NewDecoder(b)
+	m := &manifest{}
+	n := d.Map()
+	if !form.Clear() {
+		d.Key(1)
+		m.key = make([]byte, keySize)
+		d.Fixed(m.key)
+		n--
+		if p != ProfileAFR {
+			size := saltSize
+			if form.Kind() == FormBatch {
+				size = keySize
+			}
+			m.salt = make([]byte, size)
+			d.Key(2)
+			d.Fixed(m.salt)
+			n--
+		}
+	}
+	if form.Kind() == FormLarge {
+		d.Key(3)
+		m.size = d.Uint()
+		n--
+		if n == 1 {
+			d.Key(4)
+			k := d.Array()
+			m.chunks = make([]Hash, k)
+			for i := range k {
+				d.Fixed(m.chunks[i][:])
+			}
+		}
+	}
+	if err := d.Done(); err != nil {
+		return nil, fmt.Errorf("reading a manifest: %w", err)
+	}
+	if string(m.append(nil, form)) != string(b) || len(m.chunks) > MaxChunks || m.size > MaxChunks*ChunkSize {
+		return nil, fmt.Errorf("reading a manifest: %w: encoding it again gives other bytes", dcbor.ErrSyntax)
+	}
+	return m, nil
+}
+
+// prepared is a payload made ready before the writer's lock is taken: all but what depends on the record's place.
+type prepared struct {
+	form       Form
+	commitment Hash
+	count      uint64
+	manifest   []byte // not yet encrypted
+	body       []byte // as stored
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	rand.Read(b) // never fails: crypto/rand ends the program instead
+	return b
+}
+
+// prepareLarge makes a payload ready that is too big for its event key. Where it takes chunks, they are handed to
+// put one by one.
+func prepareLarge(p Profile, clear bool, r io.Reader, put func(digest *Hash, data []byte) error) (*prepared, error) {
+	form := FormLarge
+	m := &manifest{}
+	var gcm cipher.AEAD
+	if clear {
+		form |= FormClear
+	} else {
+		m.key = randomBytes(keySize)
+		if p != ProfileAFR {
+			m.salt = randomBytes(saltSize)
+		}
+		var err error
+		if gcm, err = newGCM(m.key); err != nil {
+			return nil, err
+		}
+	}
+	c := newCommitter(p, form, m.salt)
+	out := &prepared{form: form}
+	buf := make([]byte, MaxBody+1, MaxBody+1+tagSize)
+	n, err := io.ReadFull(r, buf)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return nil, fmt.Errorf("reading a payload: %w", err)
+	}
+	if n <= MaxBody {
+		m.size = uint64(n)
+		c.Write(buf[:n])
+		out.body = sealChunk(gcm, 0, buf[:n])
+	} else {
+		big := make([]byte, ChunkSize, ChunkSize+tagSize)
+		copy(big, buf)
+		for filled := n; ; filled = 0 {
+			k, err := io.ReadFull(r, big[filled:ChunkSize])
+			if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+				return nil, fmt.Errorf("reading a payload after %d bytes: %w", m.size, err)
+			}
+			k += filled
+			if k == 0 {
+				break
+			}
+			if len(m.chunks) == MaxChunks {
+				return nil, fmt.Errorf("a payload of more than %d bytes: split it", MaxChunks*ChunkSize)
+			}
+			m.size += uint64(k)
+			c.Write(big[:k])
+			data := sealChunk(gcm, uint32(len(m.chunks)), big[:k])
+			digest := sha256.Sum256(data)
+			if err := put(&digest, data); err != nil {
+				return nil, fmt.Errorf("storing chunk %d of a payload: %w", len(m.chunks), err)
+			}
+			m.chunks = append(m.chunks, digest)
+			if k < ChunkSize {
+				break
+			}
+		}
+	}
+	out.commitment = c.sum()
+	out.manifest = m.append(nil, form)
+	return out, nil
+}
+
+// sealChunk encrypts data in place.
+func sealChunk(gcm cipher.AEAD, i uint32, data []byte) []byte {
+	if gcm == nil {
+		return data
+	}
+	return gcm.Seal(data[:0], chunkNonce(i), data, nil)
+}
+
+func openChunk(gcm cipher.AEAD, i uint32, data []byte) ([]byte, error) {
+	if gcm == nil {
+		return data, nil
+	}
+	plain, err := gcm.Open(nil, chunkNonce(i), data, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: its encryption is false", ErrPayload)
+	}
+	return plain, nil
+}
+
+// eventSalts fills dst with the salts of a batch's events, saltSize bytes each: the AES-256-CTR key stream, from
+// block 0, of the manifest's salt key.
+func eventSalts(key []byte, n int) ([]byte, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	salts := make([]byte, n*saltSize)
+	var iv [aes.BlockSize]byte
+	cipher.NewCTR(block, iv[:]).XORKeyStream(salts, salts)
+	return salts, nil
+}
+
+// eventLeaf is the leaf of an event in its batch: SHA-256(0x00 ‖ salt ‖ event).
+func eventLeaf(scratch []byte, salt, event []byte) (Hash, []byte) {
+	scratch = append(scratch[:0], 0)
+	scratch = append(scratch, salt...)
+	scratch = append(scratch, event...)
+	return sha256.Sum256(scratch), scratch
+}
+
+// prepareBatch makes a batch ready: salted leaves, their tree, one encryption.
+func prepareBatch(p Profile, clear bool, events [][]byte) (*prepared, error) {
+	if len(events) == 0 || len(events) > MaxBatch {
+		return nil, fmt.Errorf("a batch of %d events: it must have 1 to %d", len(events), MaxBatch)
+	}
+	size := 0
+	for _, e := range events {
+		size += len(e) + binary.MaxVarintLen32
+	}
+	if size > maxBody {
+		return nil, fmt.Errorf("a batch of %d bytes: it may have %d; send fewer events at a time", size, maxBody)
+	}
+	form := FormBatch
+	m := &manifest{}
+	var salts []byte
+	if clear {
+		form |= FormClear
+	} else {
+		m.key = randomBytes(keySize)
+		if p != ProfileAFR {
+			m.salt = randomBytes(keySize)
+			var err error
+			if salts, err = eventSalts(m.salt, len(events)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	body := make([]byte, 0, size+tagSize)
+	var tree merkle.Range
+	var scratch []byte
+	for i, e := range events {
+		body = binary.AppendUvarint(body, uint64(len(e)))
+		body = append(body, e...)
+		var salt []byte
+		if salts != nil {
+			salt = salts[i*saltSize : (i+1)*saltSize]
+		}
+		var leaf Hash
+		leaf, scratch = eventLeaf(scratch, salt, e)
+		tree.Append(leaf)
+	}
+	if m.key != nil {
+		gcm, err := newGCM(m.key)
+		if err != nil {
+			return nil, err
+		}
+		body = gcm.Seal(body[:0], zeroNonce[:], body, nil)
+	}
+	return &prepared{
+		form: form, commitment: tree.Root(), count: uint64(len(events)),
+		manifest: m.append(nil, form), body: body,
+	}, nil
+}
+
+// splitBatch cuts a batch's body, in the clear, into its events.
+func splitBatch(body []byte, count uint64) ([][]byte, error) {
+	events := make([][]byte, 0, min(count, uint64(len(body))))
+	f := fields{b: body}
+	for range count {
+		n := f.uvarint()
+		if n > uint64(len(f.b)) {
+			f.err = errFrame
+		}
+		e := f.bytes(int(min(n, uint64(len(f.b)))))
+		if f.err != nil {
+			break
+		}
+		events = append(events, slices.Clip(e))
+	}
+	if f.err != nil || len(f.b) != 0 {
+		return nil, fmt.Errorf("%w: a batch isn't %d events", ErrPayload, count)
+	}
+	return events, nil
+}
+
+// batchLeaves are the leaves of a batch's events.
+func batchLeaves(m *manifest, events [][]byte) ([]Hash, error) {
+	var salts []byte
+	if m.salt != nil {
+		var err error
+		if salts, err = eventSalts(m.salt, len(events)); err != nil {
+			return nil, err
+		}
+	}
+	leaves := make([]Hash, len(events))
+	var scratch []byte
+	for i, e := range events {
+		var salt []byte
+		if salts != nil {
+			salt = salts[i*saltSize : (i+1)*saltSize]
+		}
+		leaves[i], scratch = eventLeaf(scratch, salt, e)
+	}
+	return leaves, nil
+}

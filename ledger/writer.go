@@ -1,0 +1,510 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"sort"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+)
+
+// Writer appends to a log. It is safe for concurrent use: one lock is held from reading the log's head to placing
+// the record behind it. Encoding, hashing and encryption of small payloads happen under that lock, those of large
+// ones and of batches before it is taken; writing, syncing, sealing and signing happen beside it.
+type Writer struct {
+	store  Store
+	opts   Options
+	gen    *Genesis
+	id     Hash
+	origin string
+	unlock io.Closer
+	inc    uint64
+
+	mu       sync.Mutex
+	closed   bool
+	failed   error // what made the writer fail
+	full     error // set while the storage is full
+	gap      GapNote
+	cur      cursor
+	epoch    openEpoch
+	coverage map[string]Coverage
+	random   []byte // unused random bytes
+	pending  work   // what the committer hasn't taken yet
+	waiting  int    // bytes in pending and in the committer's hands
+	durable  uint64 // sequence number after the last durable record
+	progress chan struct{}
+	head     *checkpoint.Note // last published
+	segment  place            // the open segment and what its sealed epochs take
+	sealedAt time.Time
+	signedAt time.Time
+	unsigned bool // an epoch was sealed since
+	scratch  [1 + saltSize + MaxInline]byte
+
+	commit committing
+	soon   chan struct{}
+	now    chan struct{}
+	quit   chan struct{}
+	fresh  chan freshSecret
+	done   sync.WaitGroup
+}
+
+// openEpoch is the epoch that records go to.
+type openEpoch struct {
+	first  uint64
+	opened int64
+	began  time.Time // when the first record came
+	leaves []Hash
+	place  place
+	key    *epochKey // nil until a record needs it, and once it was wiped
+}
+
+// Entry is what a program appends.
+type Entry struct {
+	Type    Type   // at least [TypeUser]
+	Kind    string // what may be said in the clear: kind of event, name of tool; at most 255 bytes of UTF-8
+	Payload []byte // any bytes; encrypted unless the log is clear
+	Group   uint64 // tags entries that ran at the same time; 0: none
+	// Durability asks for more than Options.Durability.
+	Durability Durability
+}
+
+func (e *Entry) valid() error {
+	if e.Type < TypeUser {
+		return fmt.Errorf("can't append an entry of type %d: types below %d are the ledger's own", e.Type, TypeUser)
+	}
+	if len(e.Kind) > MaxKind || !utf8.ValidString(e.Kind) {
+		return fmt.Errorf("can't append an entry: its kind %.40q must be at most %d bytes of UTF-8", e.Kind, MaxKind)
+	}
+	return nil
+}
+
+// Append adds an entry and returns its sequence number. It keeps nothing of e.Payload.
+func (w *Writer) Append(ctx context.Context, e Entry) (uint64, error) {
+	if err := e.valid(); err != nil {
+		return 0, err
+	}
+	if len(e.Payload) > MaxInline {
+		return w.AppendReader(ctx, e, bytes.NewReader(e.Payload))
+	}
+	return w.add(ctx, &e, nil)
+}
+
+// AppendBatch adds events as one record, which commits to them by a tree of salted digests: each can be disclosed
+// alone. It returns the record's sequence number; an event is named by it and its index.
+func (w *Writer) AppendBatch(ctx context.Context, e Entry, events [][]byte) (uint64, error) {
+	if err := e.valid(); err != nil {
+		return 0, err
+	}
+	p, err := prepareBatch(w.gen.Profile, w.opts.Clear, events)
+	if err != nil {
+		return 0, fmt.Errorf("can't append a batch: %w", err)
+	}
+	return w.add(ctx, &e, p)
+}
+
+// AppendReader adds an entry whose payload is read from r, however large. Payload is ignored.
+func (w *Writer) AppendReader(ctx context.Context, e Entry, r io.Reader) (uint64, error) {
+	if err := e.valid(); err != nil {
+		return 0, err
+	}
+	p, err := prepareLarge(w.gen.Profile, w.opts.Clear, r, func(digest *Hash, data []byte) error {
+		return w.store.Put(chunkName(digest), data)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("can't append an entry of kind %q: %w", e.Kind, err)
+	}
+	return w.add(ctx, &e, p)
+}
+
+// add puts a record behind the head and, where that is asked for, waits until it is durable.
+func (w *Writer) add(ctx context.Context, e *Entry, p *prepared) (uint64, error) {
+	w.mu.Lock()
+	if err := w.room(ctx, p); err != nil {
+		w.mu.Unlock()
+		return 0, err
+	}
+	seq, err := w.place(e, p)
+	w.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	if e.Durability == DurableEvent || w.opts.Durability == DurableEvent {
+		return seq, w.await(ctx, seq+1)
+	}
+	return seq, nil
+}
+
+// room returns with the lock held once the writer can take a record.
+func (w *Writer) room(ctx context.Context, p *prepared) error {
+	for {
+		switch {
+		case w.failed != nil:
+			return w.failed
+		case w.closed:
+			return fmt.Errorf("can't append: %w", ErrClosed)
+		case w.full != nil && w.opts.OnFull == FullGap:
+			w.gap.Records++
+			if p != nil {
+				w.gap.Events += p.count
+			}
+			wall, _ := w.opts.Now()
+			if w.gap.From == 0 {
+				w.gap.From = wall
+			}
+			w.gap.To = wall
+			return fmt.Errorf("%w: %w", ErrDropped, w.full)
+		case w.full != nil:
+			return fmt.Errorf("can't append: %w", w.full)
+		case w.waiting < w.opts.MaxPending || w.opts.manual:
+			return nil
+		}
+		progress := w.progress
+		w.mu.Unlock()
+		w.kick(w.now)
+		select {
+		case <-progress:
+		case <-ctx.Done():
+			w.mu.Lock()
+			return fmt.Errorf("can't append: waiting for the store: %w", context.Cause(ctx))
+		}
+		w.mu.Lock()
+	}
+}
+
+// place puts a record behind the head. The lock is held.
+func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
+	var s stored
+	s.Type, s.Kind, s.Group = e.Type, e.Kind, e.Group
+	s.Form = FormInline
+	if p != nil {
+		s.Form, s.Commitment, s.Count = p.form, p.commitment, p.count
+	}
+	if w.opts.Clear || e.Type < TypeUser {
+		s.Form |= FormClear
+	}
+	w.randomID(s.ID[:])
+	s.Wall, s.Mono = w.opts.Now()
+
+	pay := &w.pending.last().pay
+	start := len(*pay)
+	if err := w.placePayload(&s, e, p, pay); err != nil {
+		*pay = (*pay)[:start]
+		return 0, err
+	}
+	s.size = uint64(len(*pay) - start)
+	s.crc = crc32.Checksum((*pay)[start:], castagnoli)
+
+	log := &w.pending.last().log
+	before := len(*log)
+	seq := w.cur.next
+	*log = appendRecord(*log, &w.cur, &s)
+	if len(w.epoch.leaves) == 0 {
+		w.epoch.began = time.Now()
+	}
+	w.epoch.leaves = append(w.epoch.leaves, s.digest)
+	w.epoch.place.payLen += s.size
+	w.epoch.place.logLen += uint64(len(*log) - before)
+	w.pending.next = w.cur.next
+	w.waiting += len(*log) - before + int(s.size)
+	if uint64(len(w.epoch.leaves)) >= w.gen.EpochRecords {
+		w.seal(SealCount)
+		w.kick(w.now)
+	} else {
+		w.kick(w.soon)
+	}
+	return seq, nil
+}
+
+// placePayload appends the payload as stored and sets the commitment of an inline one.
+func (w *Writer) placePayload(s *stored, e *Entry, p *prepared, pay *[]byte) error {
+	plain := e.Payload
+	if p != nil {
+		plain = p.manifest
+	}
+	var key EventKey
+	if !s.Form.Clear() {
+		if err := w.needKey(); err != nil {
+			return err
+		}
+		if err := w.epoch.key.event(w.cur.next, &key); err != nil {
+			return err
+		}
+		defer clear(key.Key[:])
+	}
+	if p == nil {
+		s.Commitment = commitInline(w.gen.Profile, s.Form, key.Salt[:], plain, w.scratch[:0])
+	} else {
+		n := len(plain)
+		if !s.Form.Clear() {
+			n += tagSize
+		}
+		*pay = binary.AppendUvarint(*pay, uint64(n))
+	}
+	if s.Form.Clear() {
+		*pay = append(*pay, plain...)
+	} else {
+		gcm, err := newGCM(key.Key[:])
+		if err != nil {
+			return err
+		}
+		*pay = gcm.Seal(*pay, zeroNonce[:], plain, nil)
+	}
+	if p != nil {
+		*pay = append(*pay, p.body...)
+	}
+	return nil
+}
+
+// randomID fills id from a stock of random bytes, which costs less than to ask for each.
+func (w *Writer) randomID(id []byte) {
+	if len(w.random) < len(id) {
+		w.random = w.random[:cap(w.random)]
+		if len(w.random) == 0 {
+			w.random = make([]byte, 4096)
+		}
+		rand.Read(w.random)
+	}
+	n := len(w.random) - len(id)
+	copy(id, w.random[n:])
+	w.random = w.random[:n]
+}
+
+// needKey makes sure that the open epoch has a key, and that its wrap is on its way to the store before any record
+// that needs it.
+func (w *Writer) needKey() error {
+	if w.epoch.key != nil {
+		return nil
+	}
+	f := w.freshSecret()
+	if f.err != nil {
+		return f.err
+	}
+	key, err := newEpochKey(&w.id, w.cur.epoch, f.secret)
+	clear(f.secret)
+	if err != nil {
+		return err
+	}
+	w.epoch.key = key
+	keys := &w.pending.last().keys
+	before := len(*keys)
+	*keys = appendWrap(*keys, w.cur.epoch, f.wrap)
+	w.waiting += len(*keys) - before
+	return nil
+}
+
+// Coverage sets a sensor's counters: totals since the log was opened, which may not fall. They become part of the
+// next epoch header.
+func (w *Writer) Coverage(sensor string, seen, emitted, lost uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, there := w.coverage[sensor]
+	switch {
+	case !there && len(w.coverage) == maxSensors:
+		return fmt.Errorf("coverage of sensor %q: a log counts for at most %d sensors", sensor, maxSensors)
+	case len(sensor) > 64 || !utf8.ValidString(sensor):
+		return fmt.Errorf("coverage of sensor %.40q: its name must be at most 64 bytes of UTF-8", sensor)
+	case seen < old.Seen || emitted < old.Emitted || lost < old.Lost:
+		return fmt.Errorf("coverage of sensor %q: totals fell from %+v to seen %d, emitted %d, lost %d", sensor, old, seen, emitted, lost)
+	}
+	w.coverage[sensor] = Coverage{sensor, seen, emitted, lost}
+	return nil
+}
+
+// Seal closes the open epoch now, empty or not.
+func (w *Writer) Seal() error {
+	w.mu.Lock()
+	err := w.usable()
+	if err == nil {
+		w.seal(SealAsked)
+	}
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	w.kick(w.now)
+	return w.manualCommit()
+}
+
+func (w *Writer) usable() error {
+	if w.failed != nil {
+		return w.failed
+	}
+	if w.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// seal closes the open epoch and opens the next. The lock is held.
+func (w *Writer) seal(reason Reason) {
+	wall, mono := w.opts.Now()
+	h := &Header{
+		Log: w.id, Epoch: w.cur.epoch, Incarnation: w.inc, First: w.epoch.first, Count: uint64(len(w.epoch.leaves)),
+		Head: w.cur.prev, Reason: reason, Opened: w.epoch.opened, Closed: wall, Mono: mono,
+	}
+	for _, c := range w.coverage {
+		h.Coverage = append(h.Coverage, c)
+	}
+	sort.Slice(h.Coverage, func(i, j int) bool { return h.Coverage[i].Sensor < h.Coverage[j].Sensor })
+	w.pending.seals = append(w.pending.seals, sealed{h, w.epoch.leaves, w.epoch.place})
+	w.wipeEpoch()
+	w.sealedAt = time.Now()
+	if reason == SealClose {
+		return
+	}
+	w.segment.logLen += w.epoch.place.logLen
+	w.segment.payLen += w.epoch.place.payLen
+	if w.segment.logLen+w.segment.payLen >= w.opts.SegmentBytes {
+		w.segment = place{segment: w.segment.segment + 1}
+		w.pending.chunks = append(w.pending.chunks, &chunk{segment: w.segment.segment})
+	}
+	w.openEpoch(w.cur.epoch+1, wall)
+}
+
+// openEpoch begins an epoch. The lock is held.
+func (w *Writer) openEpoch(number uint64, wall int64) {
+	w.cur.begin(number, w.inc)
+	w.epoch = openEpoch{
+		first: w.cur.next, opened: wall, leaves: make([]Hash, 0, min(w.gen.EpochRecords, 1024)),
+		place: place{segment: w.segment.segment},
+	}
+	log := &w.pending.last().log
+	before := len(*log)
+	*log = appendOpening(*log, &w.cur)
+	w.epoch.place.logLen = uint64(len(*log) - before)
+	w.waiting += len(*log) - before
+}
+
+// Sync returns once everything appended before it is on stable storage.
+func (w *Writer) Sync(ctx context.Context) error {
+	w.mu.Lock()
+	err := w.usable()
+	next := w.cur.next
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return w.await(ctx, next)
+}
+
+// await returns once all records before next are durable.
+func (w *Writer) await(ctx context.Context, next uint64) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.durable < next {
+		if w.failed != nil {
+			return w.failed
+		}
+		w.pending.sync = true
+		progress := w.progress
+		w.mu.Unlock()
+		err := w.manualCommit()
+		if !w.opts.manual {
+			w.kick(w.now)
+			select {
+			case <-progress:
+			case <-ctx.Done():
+				err = fmt.Errorf("waiting until record %d is durable: %w", next-1, context.Cause(ctx))
+			}
+		}
+		w.mu.Lock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Checkpoint returns the last checkpoint that was published, nil before the first.
+func (w *Writer) Checkpoint() *checkpoint.Note {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.head
+}
+
+// Genesis returns what the log declares of itself.
+func (w *Writer) Genesis() Genesis { return *w.gen }
+
+// Close ends the log as it should end: with a close record, a last epoch and a signed checkpoint, all durable. After
+// a failure it only releases the store.
+func (w *Writer) Close() error { return w.end(true) }
+
+// Detach releases the store without ending the log: everything is sealed and signed, and the log can be opened
+// again. A log that is detached for good is incomplete.
+func (w *Writer) Detach() error { return w.end(false) }
+
+func (w *Writer) end(final bool) error {
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return nil
+	}
+	var err error
+	if w.failed == nil {
+		if final {
+			_, err = w.place(&Entry{Type: TypeClose}, nil)
+		}
+		w.seal(SealClose)
+		w.pending.sync = true
+	}
+	w.closed = true
+	w.mu.Unlock()
+	close(w.quit)
+	w.done.Wait()
+	if err == nil {
+		err = w.commitAll(true)
+	}
+	w.wipe()
+	if cerr := w.commit.close(); err == nil {
+		err = cerr
+	}
+	if uerr := w.unlock.Close(); err == nil && uerr != nil {
+		err = fmt.Errorf("releasing the log: %w", uerr)
+	}
+	return err
+}
+
+// Create makes a log in an empty store and opens it.
+func Create(store Store, opts Options) (*Writer, error) {
+	opts = opts.withDefaults()
+	if err := opts.valid(); err != nil {
+		return nil, err
+	}
+	unlock, err := store.Lock()
+	if err != nil {
+		return nil, fmt.Errorf("making a log: %w", err)
+	}
+	w, err := create(store, opts, unlock)
+	if err != nil {
+		unlock.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func create(store Store, opts Options, unlock io.Closer) (*Writer, error) {
+	if f, err := store.Open(genesisName); err == nil {
+		f.Close()
+		return nil, fmt.Errorf("making a log: %w: open it, or choose another place", ErrExists)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("making a log: %w", err)
+	}
+	gen, err := opts.genesis()
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Put(genesisName, gen.AppendCBOR(nil)); err != nil {
+		return nil, fmt.Errorf("making a log: %w", err)
+	}
+	return start(store, opts, gen, unlock, &recovered{head: gen.ID(), prevHeader: gen.ID()})
+}
