@@ -1,0 +1,132 @@
+package bpf
+
+import (
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+//go:embed calls.tsv
+var callsTSV string
+
+// maxCalls is the length of the kernel's tables of calls; x32 keeps calls of its own at 512 to 547.
+const maxCalls = 576
+
+// callTables are what the kernel side looks up by system call number.
+type callTables struct {
+	amd64, i386 [maxCalls]sensorCall
+	socketcalls [32]uint16
+	flags       map[callKey]uint8 // which argument, from 1, is the event's Flags
+}
+
+type callKey struct {
+	abi bodycam.ABI
+	nr  int32
+}
+
+var actions = map[string]sensorAct{
+	"open": sensorActA_OPEN, "openhow": sensorActA_OPENHOW, "path": sensorActA_PATH, "fd": sensorActA_FD,
+	"args": sensorActA_ARGS, "chdir": sensorActA_CHDIR, "chroot": sensorActA_CHROOT, "exec": sensorActA_EXEC,
+	"read": sensorActA_READ, "write": sensorActA_WRITE, "copy": sensorActA_COPY, "close": sensorActA_CLOSE,
+	"mmap": sensorActA_MMAP, "clone": sensorActA_CLONE, "clone3": sensorActA_CLONE3, "kill": sensorActA_KILL,
+	"target": sensorActA_TARGET, "prctl": sensorActA_PRCTL, "connect": sensorActA_CONNECT, "bind": sensorActA_BIND,
+	"listen": sensorActA_LISTEN, "accept": sensorActA_ACCEPT, "sendto": sensorActA_SENDTO,
+	"sendmsg": sensorActA_SENDMSG, "sendmmsg": sensorActA_SENDMMSG, "recvmsg": sensorActA_RECVMSG,
+	"uring": sensorActA_URING, "indirect": sensorActA_INDIRECT, "socketcall": sensorActA_SOCKETCALL,
+}
+
+// socketcallNames are the calls that i386's socketcall multiplexes, by its first argument (linux/net.h).
+var socketcallNames = map[int]string{
+	2: "bind", 3: "connect", 4: "listen", 5: "accept4", 11: "sendto", 16: "sendmsg", 17: "recvmsg", 18: "accept4",
+	19: "recvmmsg", 20: "sendmmsg",
+}
+
+// calls are the tables, made once from calls.tsv and the kernel's numbers. The file is part of the program: that it
+// is well formed is a test.
+var calls = sync.OnceValues(func() (*callTables, error) { return parseCalls(callsTSV) })
+
+func parseCalls(tsv string) (*callTables, error) {
+	t := &callTables{flags: map[callKey]uint8{}}
+	for i, line := range strings.Split(tsv, "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := t.add(strings.Split(line, "\t")); err != nil {
+			return nil, fmt.Errorf("calls.tsv:%d: %w", i+1, err)
+		}
+	}
+	for sub, name := range socketcallNames {
+		nr, ok := bodycam.SyscallNumber(bodycam.ABII386, name)
+		if !ok {
+			return nil, fmt.Errorf("socketcall: no number for %s", name)
+		}
+		t.socketcalls[sub] = uint16(nr)
+	}
+	return t, nil
+}
+
+func (t *callTables) add(f []string) error {
+	if len(f) != 10 {
+		return fmt.Errorf("%d columns, want 10", len(f))
+	}
+	typ, ok := bodycam.ParseType(f[1])
+	if !ok {
+		return fmt.Errorf("no event type %q", f[1])
+	}
+	act, ok := actions[f[2]]
+	if !ok {
+		return fmt.Errorf("no action %q", f[2])
+	}
+	var arg [7]uint8
+	for i, s := range f[3:] {
+		if s == "-" {
+			continue
+		}
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > 6 {
+			return fmt.Errorf("%q is no argument number", s)
+		}
+		arg[i] = uint8(n)
+	}
+	c := sensorCall{Act: uint8(act), Type: uint8(typ), Dfd: arg[0], Path: arg[1], Dfd2: arg[2], Path2: arg[3], Fd: arg[4], Fd2: arg[5]}
+	name, only, _ := strings.Cut(f[0], "@")
+	found := false
+	for _, abi := range []bodycam.ABI{bodycam.ABIAMD64, bodycam.ABII386, bodycam.ABIX32} {
+		nr, ok := bodycam.SyscallNumber(abi, name)
+		if !ok || only != "" && only != abi.String() {
+			continue
+		}
+		if nr < 0 || nr >= maxCalls {
+			return fmt.Errorf("%s has number %d, the tables end at %d", name, nr, maxCalls)
+		}
+		found = true
+		t.flags[callKey{abi, nr}] = arg[6]
+		switch {
+		case abi == bodycam.ABII386:
+			t.i386[nr] = c
+		case abi == bodycam.ABIAMD64 || nr >= 512:
+			t.amd64[nr] = c
+		}
+	}
+	if !found {
+		return fmt.Errorf("no system call is named %q", f[0])
+	}
+	return nil
+}
+
+// flagsOf returns the argument of a call that is the event's Flags, from args.
+func (t *callTables) flagsOf(abi bodycam.ABI, nr int32, args *[5]uint64) uint64 {
+	if abi == bodycam.ABIX32 {
+		nr &^= x32Bit
+	}
+	if i := t.flags[callKey{abi, nr}]; i >= 1 && int(i) <= len(args) {
+		return args[i-1]
+	}
+	return 0
+}
+
+const x32Bit = 0x40000000

@@ -1,0 +1,324 @@
+package bpf
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sensor"
+)
+
+// decoder turns records into events. It runs in one goroutine and is the only one that calls the sink.
+//
+// It keeps little: per process its identity and parent, per task the names of the files in its cache, and the
+// few events that wait for their other half (argv, an answer, the outcome of a connection attempt).
+type decoder struct {
+	sink   sensor.Sink
+	tables *callTables
+	root   string // prefix of paths seen from the recorder's own mount namespace, "" for none
+	offset int64  // wall clock minus boot clock
+	argMax int
+
+	count [sensorSourceSRC_NUM]bodycam.Counters
+	seqs  []cpuSeq
+	procs map[int32]*process
+	tasks map[int32]*task
+	execs map[uint32]*heldExec // by thread: argv is still coming
+	net   netState
+	blind map[string]uint64
+	ev    bodycam.Event
+}
+
+type cpuSeq struct{ next, got uint64 }
+
+type process struct{ id, parent bodycam.Proc }
+
+// task mirrors the names in a task's cache in the kernel.
+type task struct {
+	slots [cacheSlots]slot
+	uring map[uint8]uint64
+}
+
+const cacheSlots = 32
+
+// slot is what is known of the file in a slot: enough to report what is done with it later.
+type slot struct {
+	oid        uint64
+	path       string
+	given      string
+	access     bodycam.Access
+	flags      uint64
+	nr         int32
+	abi        bodycam.ABI
+	marks      bodycam.Mark
+	dev, ino   uint64
+	typ        bodycam.Type
+	detail     string
+	ownOpening bool
+}
+
+func newDecoder(tables *callTables, offset int64, root string, argMax int, sink sensor.Sink) *decoder {
+	return &decoder{
+		sink: sink, tables: tables, root: root, offset: offset, argMax: argMax,
+		procs: map[int32]*process{}, tasks: map[int32]*task{}, execs: map[uint32]*heldExec{},
+		net: newNetState(), blind: map[string]uint64{},
+	}
+}
+
+// chunk decodes a run of records. A malformed record is counted as lost, not an error: only the sink's errors are.
+func (d *decoder) chunk(b []byte) error {
+	for len(b) > 0 {
+		r, rest, ok, err := next(b)
+		b = rest
+		if err != nil {
+			d.count[sensorSourceSRC_PART].Seen++
+			d.count[sensorSourceSRC_PART].Lost++
+			continue
+		}
+		if !ok {
+			continue
+		}
+		d.sequence(r)
+		if err := d.record(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *decoder) sequence(r record) {
+	for int(r.Cpu) >= len(d.seqs) && len(d.seqs) < 4096 {
+		d.seqs = append(d.seqs, cpuSeq{})
+	}
+	if int(r.Cpu) < len(d.seqs) {
+		s := &d.seqs[r.Cpu]
+		s.got++
+		s.next = max(s.next, r.Seq+1)
+	}
+}
+
+// record decodes one record. What can't be read is counted as lost under its source.
+func (d *decoder) record(r record) error {
+	if held := d.execs[r.Tid]; held != nil && sensorKind(r.Kind) != sensorKindK_ARGV {
+		if err := d.finishExec(r.Tid); err != nil {
+			return err
+		}
+	}
+	var err error
+	switch sensorKind(r.Kind) {
+	case sensorKindK_FLUSH:
+		err = d.flush(r)
+	case sensorKindK_NET, sensorKindK_STATE, sensorKindK_FLOW, sensorKindK_DNS:
+		err = d.netRecord(r)
+	case sensorKindK_CALL, sensorKindK_OPEN, sensorKindK_FILE, sensorKindK_MMAP, sensorKindK_EXEC, sensorKindK_ARGV,
+		sensorKindK_FORK, sensorKindK_CLONE_NS, sensorKindK_EXIT, sensorKindK_THREAD, sensorKindK_SIGNAL,
+		sensorKindK_URING, sensorKindK_PASSFD:
+		err = d.bodyRecord(r)
+	default:
+		err = errShort
+	}
+	if err == errShort {
+		c := d.counter(r)
+		c.Lost++
+		return nil
+	}
+	return err
+}
+
+func (d *decoder) counter(r record) *bodycam.Counters {
+	if int(r.Source) < len(d.count) {
+		return &d.count[r.Source]
+	}
+	return &d.count[sensorSourceSRC_PART]
+}
+
+func (d *decoder) bodyRecord(r record) error {
+	b, s, err := r.body()
+	if err != nil {
+		return err
+	}
+	switch sensorKind(r.Kind) {
+	case sensorKindK_CALL:
+		return d.call(r, b, &s)
+	case sensorKindK_OPEN, sensorKindK_FILE:
+		return d.open(r, b, &s)
+	case sensorKindK_MMAP:
+		return d.mmap(r, b)
+	case sensorKindK_EXEC:
+		return d.exec(r, b, &s)
+	case sensorKindK_ARGV:
+		return d.argv(r, b, s[0])
+	case sensorKindK_FORK:
+		return d.fork(r, b)
+	case sensorKindK_CLONE_NS:
+		e := d.begin(r, bodycam.TypeNamespace)
+		e.Flags = b.Arg[0]
+		e.Child = bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}
+		return d.deliver(r.Source)
+	case sensorKindK_EXIT:
+		return d.exit(r, b)
+	case sensorKindK_THREAD:
+		delete(d.tasks, int32(r.Tid))
+		return nil
+	case sensorKindK_SIGNAL:
+		e := d.begin(r, bodycam.TypeSignal)
+		e.Signal = int32(b.Arg[0])
+		e.Child = bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}
+		return d.deliver(r.Source)
+	case sensorKindK_URING:
+		return d.uring(r, b, &s)
+	default:
+		return d.passed(r, b, &s)
+	}
+}
+
+// begin clears the event and fills what every record's head tells.
+func (d *decoder) begin(r record, t bodycam.Type) *bodycam.Event {
+	d.ev = bodycam.Event{
+		Time: int64(r.Time) + d.offset, Boot: r.Time, Type: t, NR: r.Nr, ABI: bodycam.ABI(r.Abi), Sensor: Name,
+		Proc: bodycam.Proc{PID: int32(r.Tgid), Start: r.Start}, TID: int32(r.Tid),
+		UID: r.Uid, GID: r.Gid, SID: r.Sid, Count: 1,
+	}
+	if r.Nr < 0 {
+		d.ev.ABI = bodycam.ABINone
+	}
+	if r.Start == 0 {
+		d.ev.Proc, d.ev.Marks = bodycam.Proc{}, bodycam.MarkNoProcess
+	}
+	d.ev.Parent = d.parentOf(d.ev.Proc)
+	return &d.ev
+}
+
+// at sets when the event happened, where that isn't when its record was made.
+func (d *decoder) at(boot uint64) {
+	d.ev.Boot = boot
+	d.ev.Time = int64(boot) + d.offset
+}
+
+func (d *decoder) parentOf(p bodycam.Proc) bodycam.Proc {
+	if pr := d.procs[p.PID]; pr != nil && pr.id == p {
+		return pr.parent
+	}
+	return bodycam.Proc{}
+}
+
+// deliver hands the event to the sink and counts it: one emitted, the rest of its count folded.
+func (d *decoder) deliver(source uint8) error {
+	c := &d.count[source]
+	c.Emitted++
+	c.Folded += d.ev.N() - 1
+	if err := d.sink(&d.ev); err != nil {
+		return fmt.Errorf("delivering %s event: %w", d.ev.Type, err)
+	}
+	return nil
+}
+
+// taskOf returns what is kept for a task.
+func (d *decoder) taskOf(r record) *task {
+	t := d.tasks[int32(r.Tid)]
+	if t == nil {
+		t = &task{}
+		d.tasks[int32(r.Tid)] = t
+	}
+	return t
+}
+
+// place makes the path as the sandbox sees it.
+func (d *decoder) place(r record, p []byte) string {
+	s := string(p)
+	if d.root == "" || r.Flags&recHostNS == 0 {
+		return s
+	}
+	if rest, ok := strings.CutPrefix(s, d.root); ok && (rest == "" || rest[0] == '/') {
+		if rest == "" {
+			return "/"
+		}
+		return rest
+	}
+	return s
+}
+
+const (
+	recHostNS = 1
+	recWorker = 2
+
+	walkDeleted  = 1
+	walkAnon     = 2
+	walkCut      = 4
+	walkDetached = 8
+	walkNoFD     = 16
+	walkObject   = 32
+)
+
+// walkMarks says what the bits of a walk mean for an event.
+func walkMarks(bits uint32) bodycam.Mark {
+	var m bodycam.Mark
+	if bits&walkDeleted != 0 {
+		m |= bodycam.MarkDeleted
+	}
+	if bits&walkAnon != 0 {
+		m |= bodycam.MarkAnonymous
+	}
+	if bits&walkCut != 0 {
+		m |= bodycam.MarkTruncated
+	}
+	if bits&walkDetached != 0 {
+		m |= bodycam.MarkDetached
+	}
+	return m
+}
+
+// join resolves a name against the folder that it starts from, as text: symbolic links are not followed.
+func join(base, given string) string {
+	switch {
+	case given == "":
+		return base
+	case given[0] == '/':
+		return path.Clean(given)
+	case base == "":
+		return given
+	}
+	return path.Clean(base + "/" + given)
+}
+
+// dev turns the kernel's dev_t into the event's form.
+func dev(kernel uint32) uint64 { return uint64(kernel>>20)<<32 | uint64(kernel&0xfffff) }
+
+func errnoOf(ret int64) int32 {
+	if ret < 0 && ret >= -4095 {
+		return int32(-ret)
+	}
+	return 0
+}
+
+func (d *decoder) total() bodycam.Counters {
+	var t bodycam.Counters
+	for _, c := range d.count {
+		t.Add(c)
+	}
+	return t
+}
+
+// gaps compares how many records came with how many the kernel side tried to send, per CPU.
+func (d *decoder) gaps(tried []uint64) uint64 {
+	var n uint64
+	for cpu, want := range tried {
+		var got uint64
+		if cpu < len(d.seqs) {
+			got = d.seqs[cpu].got
+		}
+		if want > got {
+			n += want - got
+		}
+	}
+	return n
+}
+
+func (d *decoder) blindness() []bodycam.Blind {
+	var out []bodycam.Blind
+	if n := d.blind["io_uring"]; n > 0 {
+		out = append(out, bodycam.Blind{What: "io_uring", Why: "requests to io_uring were submitted; what came of them is not known", Count: n})
+	}
+	return out
+}

@@ -1,0 +1,258 @@
+package bpf
+
+import (
+	"github.com/bodycam-dev/bodycam"
+)
+
+// Bits of struct file's f_mode and of open's flags (linux/fs.h, asm-generic/fcntl.h).
+const (
+	fmodeRead    = 1
+	fmodeWrite   = 2
+	fmodeCreated = 0x100000
+
+	oAccMode   = 3
+	oCreat     = 0x40
+	oTrunc     = 0x200
+	oAppend    = 0x400
+	oDirectory = 0x10000
+	oPath      = 0x200000
+	oTmpfile   = 0x400000
+
+	sIFMT  = 0o170000
+	sIFDIR = 0o040000
+
+	atRemoveDir = 0x200
+	mapExec     = 1
+	mapShared   = 2
+)
+
+// accessOf tells how an open file may be used: from the file itself, and from the flags given for what the kernel
+// does not keep.
+func accessOf(fmode, fflags uint32, imode uint16, given uint64) bodycam.Access {
+	var a bodycam.Access
+	if fmode&fmodeRead != 0 {
+		a |= bodycam.Read
+	}
+	if fmode&fmodeWrite != 0 {
+		a |= bodycam.Write
+	}
+	if fflags&oPath != 0 {
+		a = bodycam.PathRef
+	}
+	if fflags&oAppend != 0 {
+		a |= bodycam.Append
+	}
+	if imode&sIFMT == sIFDIR {
+		a |= bodycam.Dir
+	}
+	return a | accessGiven(given)
+}
+
+// accessGiven tells what open's flags ask for beyond reading and writing.
+func accessGiven(flags uint64) bodycam.Access {
+	if flags&oPath != 0 {
+		return 0
+	}
+	var a bodycam.Access
+	switch {
+	case flags&oTmpfile != 0:
+		a |= bodycam.Temp
+	case flags&oCreat != 0:
+		a |= bodycam.Create
+	}
+	if flags&oTrunc != 0 {
+		a |= bodycam.Trunc
+	}
+	return a
+}
+
+// accessAsked is accessOf for an open that failed: only the flags are known.
+func accessAsked(flags uint64) bodycam.Access {
+	if flags&oPath != 0 {
+		return bodycam.PathRef
+	}
+	a := accessGiven(flags)
+	switch flags & oAccMode {
+	case 0:
+		a |= bodycam.Read
+	case 1:
+		a |= bodycam.Write
+	case 2:
+		a |= bodycam.Read | bodycam.Write
+	}
+	if flags&oAppend != 0 {
+		a |= bodycam.Append
+	}
+	if flags&oDirectory != 0 && flags&oTmpfile == 0 {
+		a |= bodycam.Dir
+	}
+	return a
+}
+
+// openFlags returns the flags of a call that opens.
+func (d *decoder) openFlags(r record, b *sensorBody) uint64 {
+	name := bodycam.SyscallName(bodycam.ABI(r.Abi), r.Nr)
+	switch name {
+	case "creat":
+		return oCreat | oTrunc | 1
+	case "memfd_create":
+		return 0
+	}
+	return d.tables.flagsOf(bodycam.ABI(r.Abi), r.Nr, &b.Arg)
+}
+
+// open reports an open that worked, and remembers the file for what its slot tells later. A K_FILE record only does
+// the latter.
+func (d *decoder) open(r record, b *sensorBody, s *[4][]byte) error {
+	sl := slot{dev: dev(b.Dev), ino: b.Ino, nr: r.Nr, abi: bodycam.ABI(r.Abi), typ: bodycam.Type(r.Type)}
+	opened := sensorKind(r.Kind) == sensorKindK_OPEN
+	if opened {
+		sl.flags = d.openFlags(r, b)
+		sl.given = string(s[0])
+	}
+	sl.access = accessOf(b.Fmode, b.Fflags, b.Imode, sl.flags)
+	sl.ownOpening = opened
+	if b.Walk&walkNoFD != 0 {
+		sl.path = join(d.place(r, s[1]), sl.given)
+		sl.access = accessAsked(sl.flags)
+		sl.marks = bodycam.MarkRaced | bodycam.MarkUnverified
+	} else {
+		sl.path = d.place(r, s[1])
+		sl.marks = walkMarks(b.Walk)
+	}
+	if sl.typ == bodycam.TypeCreate {
+		sl.access |= bodycam.Create | bodycam.Temp
+	}
+	if sl.access&bodycam.Temp != 0 { // it never had a name: that it has none now says nothing
+		sl.marks &^= bodycam.MarkDeleted
+	}
+	if opened && b.Fmode&fmodeCreated != 0 {
+		sl.detail = "new"
+	}
+	sl.oid = r.Seq<<12 | uint64(r.Cpu)&0xfff
+	if b.Walk&walkNoFD == 0 {
+		d.taskOf(r).slots[b.Slot%cacheSlots] = sl
+	}
+	if !opened {
+		return nil
+	}
+	e := d.begin(r, sl.typ)
+	sl.describe(e)
+	return d.deliver(r.Source)
+}
+
+// describe says of an event which file it is about, and how that was opened.
+func (sl *slot) describe(e *bodycam.Event) {
+	e.Path, e.PathGiven = sl.path, sl.given
+	e.Dev, e.Ino = sl.dev, sl.ino
+	e.Access, e.Flags = sl.access, sl.flags
+	e.Marks |= sl.marks
+	e.Detail = sl.detail
+}
+
+// slotOf finds the file that a slot held when it was given the name oid.
+func (d *decoder) slotOf(r record, index uint16, oid uint64) slot {
+	if t := d.tasks[int32(r.Tid)]; t != nil {
+		if sl := t.slots[index%cacheSlots]; sl.oid == oid {
+			return sl
+		}
+	}
+	return slot{typ: bodycam.TypeOpen, nr: -1, marks: bodycam.MarkTruncated}
+}
+
+// flush reports what a slot gathered: repeated opens, mappings, and what went through the file.
+func (d *decoder) flush(r record) error {
+	f, err := r.flush()
+	if err != nil {
+		return err
+	}
+	sl := d.slotOf(r, f.Slot, f.Oid)
+	if sl.oid == 0 {
+		sl.dev, sl.ino = dev(f.Dev), f.Ino
+		sl.access = accessOf(f.Fmode, f.Fflags, f.Imode, 0)
+	}
+	if f.Opens > 0 {
+		e := d.begin(r, sl.typ)
+		sl.describe(e)
+		e.NR, e.ABI = sl.nr, sl.abi
+		if !sl.ownOpening {
+			e.Flags = uint64(f.Fflags)
+		}
+		e.Detail = ""
+		d.repeated(f.Opens, f.FirstOpen, f.LastOpen)
+		if err := d.deliver(uint8(sensorSourceSRC_OPEN)); err != nil {
+			return err
+		}
+	}
+	if f.Mmaps > 0 {
+		e := d.begin(r, bodycam.TypeMmap)
+		sl.describe(e)
+		e.PathGiven, e.Detail, e.Mapped = "", "", true
+		e.Access = mapAccess(uint8(f.Prot))
+		d.repeated(f.Mmaps, f.LastMmap, f.LastMmap)
+		if err := d.deliver(uint8(sensorSourceSRC_MMAP)); err != nil {
+			return err
+		}
+	}
+	if f.Closes == 0 {
+		return nil
+	}
+	e := d.begin(r, bodycam.TypeClose)
+	sl.describe(e)
+	e.PathGiven, e.Detail = "", ""
+	e.BytesRead, e.BytesWritten, e.Mapped = f.Rd, f.Wr, f.Mapped != 0
+	d.repeated(f.Closes, f.FirstClose, f.LastClose)
+	return d.deliver(uint8(sensorSourceSRC_CLOSE))
+}
+
+func (d *decoder) repeated(n, first, last uint64) {
+	d.at(first)
+	d.ev.Count = n
+	if n > 1 {
+		d.ev.LastBoot = max(first, last)
+	}
+}
+
+func mapAccess(how uint8) bodycam.Access {
+	a := bodycam.Read
+	if how&mapExec != 0 {
+		a |= bodycam.Exec
+	}
+	if how&mapShared != 0 {
+		a |= bodycam.Write
+	}
+	return a
+}
+
+func (d *decoder) mmap(r record, b *sensorBody) error {
+	sl := d.slotOf(r, b.Slot, b.Oid)
+	if sl.oid == 0 {
+		sl.dev, sl.ino = dev(b.Dev), b.Ino
+	}
+	e := d.begin(r, bodycam.TypeMmap)
+	sl.describe(e)
+	e.PathGiven, e.Detail, e.Mapped = "", "", true
+	var how uint8
+	if b.Arg[2]&4 != 0 {
+		how |= mapExec
+	}
+	if b.Arg[2]&2 != 0 && b.Arg[3]&15 != 2 {
+		how |= mapShared
+	}
+	e.Access = mapAccess(how)
+	e.Flags = b.Arg[3]
+	return d.deliver(r.Source)
+}
+
+func (d *decoder) passed(r record, b *sensorBody, s *[4][]byte) error {
+	e := d.begin(r, bodycam.TypePassFD)
+	e.Path = d.place(r, s[1])
+	e.Dev, e.Ino = dev(b.Dev), b.Ino
+	e.Access = accessOf(b.Fmode, b.Fflags, b.Imode, 0)
+	e.Marks |= walkMarks(b.Walk)
+	e.Detail = "sent"
+	if b.Arg[0] != 0 {
+		e.Detail = "received"
+	}
+	return d.deliver(r.Source)
+}

@@ -1,0 +1,111 @@
+package bpf
+
+import (
+	"crypto/sha256"
+	"hash"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// heldExec is an exec whose argv is still coming, piece by piece.
+type heldExec struct {
+	ev    bodycam.Event
+	argc  int
+	total uint64
+	next  uint64 // offset of the piece awaited
+	whole bool   // no piece is missing so far
+	buf   []byte
+	sum   hash.Hash
+}
+
+func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
+	id := bodycam.Proc{PID: int32(r.Tgid), Start: r.Start}
+	if pr := d.procs[id.PID]; pr == nil || pr.id != id {
+		d.procs[id.PID] = &process{id: id, parent: bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}}
+	}
+	e := d.begin(r, bodycam.TypeExec)
+	e.Exe = d.place(r, s[1])
+	e.Path, e.PathGiven = e.Exe, string(s[0])
+	e.CWD = d.place(r, s[3])
+	e.Dev, e.Ino = dev(b.Dev), b.Ino
+	e.Access = bodycam.Exec
+	e.Marks |= walkMarks(b.Walk & 0xff)
+	if b.Arg[2] != 0 { // an interpreter runs: the file name given is the script's
+		e.Script = join(e.CWD, e.PathGiven)
+	}
+	e.ArgvLen = b.Arg[0]
+	h := &heldExec{ev: *e, argc: int(b.Arg[1]), total: b.Arg[0], whole: true}
+	d.execs[r.Tid] = h
+	if h.total == 0 {
+		return d.finishExec(r.Tid)
+	}
+	return nil
+}
+
+func (d *decoder) argv(r record, b *sensorBody, piece []byte) error {
+	h := d.execs[r.Tid]
+	if h == nil {
+		return nil // its head was lost, and counted
+	}
+	if b.Arg[1] != h.next || len(piece) == 0 {
+		h.whole = false
+	}
+	h.next = b.Arg[1] + uint64(len(piece))
+	if h.total > uint64(d.argMax) {
+		if h.sum == nil {
+			h.sum = sha256.New()
+		}
+		h.sum.Write(piece)
+	}
+	if room := d.argMax - len(h.buf); room > 0 && h.whole {
+		h.buf = append(h.buf, piece[:min(room, len(piece))]...)
+	}
+	if h.next >= h.total || len(piece) == 0 {
+		return d.finishExec(r.Tid)
+	}
+	return nil
+}
+
+// finishExec delivers an exec with what came of its argv.
+func (d *decoder) finishExec(tid uint32) error {
+	h := d.execs[tid]
+	delete(d.execs, tid)
+	d.ev = h.ev
+	e := &d.ev
+	e.Argv = splitArgv(h.buf)
+	if uint64(len(h.buf)) < h.total {
+		e.Marks |= bodycam.MarkArgvCut
+		if h.sum != nil && h.whole && h.next >= h.total {
+			h.sum.Sum(e.ArgvHash[:0])
+		}
+	}
+	return d.deliver(uint8(sensorSourceSRC_EXEC))
+}
+
+// splitArgv cuts the memory of argv at its terminators. A last piece without one was cut.
+func splitArgv(b []byte) []string {
+	if len(b) == 0 {
+		return nil
+	}
+	s := string(b)
+	s = strings.TrimSuffix(s, "\x00")
+	return strings.Split(s, "\x00")
+}
+
+func (d *decoder) fork(r record, b *sensorBody) error {
+	e := d.begin(r, bodycam.TypeFork)
+	e.Child = bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}
+	e.Flags = b.Arg[0]
+	d.procs[e.Child.PID] = &process{id: e.Child, parent: e.Proc}
+	return d.deliver(r.Source)
+}
+
+func (d *decoder) exit(r record, b *sensorBody) error {
+	e := d.begin(r, bodycam.TypeExit)
+	e.Status = int32(b.Ret)
+	err := d.deliver(r.Source)
+	delete(d.tasks, int32(r.Tid))
+	delete(d.procs, int32(r.Tgid))
+	return err
+}

@@ -1,0 +1,245 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// programs are the loaded programs and what attaches them.
+type programs struct {
+	objs  sensorObjects
+	links []link.Link
+}
+
+// load loads the programs, told which cgroup is theirs. Nothing is attached yet.
+func load(cgroup string, opt Options, t *callTables) (*programs, error) {
+	id, level, err := cgroupID(cgroup)
+	if err != nil {
+		return nil, err
+	}
+	var ns unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/mnt", &ns); err != nil {
+		return nil, fmt.Errorf("finding the recorder's mount namespace: %w", err)
+	}
+	spec, err := loadSensor()
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded BPF object: %w", err)
+	}
+	wake, stop := uint32(min(1<<20, opt.RingBytes/8)), uint32(opt.RingBytes/4*3)
+	if opt.NoPause {
+		stop = 0
+	}
+	for name, v := range map[string]any{
+		sensorVarTargetCgroup: id, sensorVarTargetLevel: level, sensorVarHostMntns: uint32(ns.Ino),
+		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls,
+		sensorVarWakeAt: wake, sensorVarStopAt: stop,
+	} {
+		if err := spec.Variables[name].Set(v); err != nil {
+			return nil, fmt.Errorf("setting %s in the BPF object: %w", name, err)
+		}
+	}
+	spec.Maps[sensorMapRing].MaxEntries = uint32(opt.RingBytes)
+	if err := rlimit.RemoveMemlock(); err != nil && !errors.Is(err, os.ErrPermission) { // not needed since 5.11
+		return nil, fmt.Errorf("raising the limit of locked memory: %w", err)
+	}
+	p := &programs{}
+	if err := spec.LoadAndAssign(&p.objs, nil); err != nil {
+		return nil, fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.7 or later are needed; bodycam doctor tries each): %w", err)
+	}
+	return p, nil
+}
+
+// cgroupID returns the id of a cgroup v2 directory and its depth below the root of the hierarchy.
+func cgroupID(dir string) (id uint64, level uint32, err error) {
+	if !filepath.IsAbs(dir) {
+		return 0, 0, fmt.Errorf("cgroup %q: the path has to be absolute", dir)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, 0, fmt.Errorf("cgroup %s: %w", dir, err)
+	}
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
+		return 0, 0, fmt.Errorf("cgroup %s is not in a cgroup v2 hierarchy: make it below a cgroup2 mount", dir)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return 0, 0, fmt.Errorf("cgroup %s: %w", dir, err)
+	}
+	root, inHierarchy, err := cgroupMount(dir)
+	if err != nil {
+		return 0, 0, err
+	}
+	rel, err := filepath.Rel(root, dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("cgroup %s below its mount %s: %w", dir, root, err)
+	}
+	full := filepath.Join(inHierarchy, rel)
+	if full == "/" {
+		return 0, 0, fmt.Errorf("cgroup %s is the whole machine: observe one below it", dir)
+	}
+	return st.Ino, uint32(strings.Count(full, "/")), nil
+}
+
+// cgroupMount finds the mount that a cgroup v2 directory lies in, and which part of the hierarchy it shows.
+func cgroupMount(dir string) (mountPoint, root string, err error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", "", fmt.Errorf("looking for the cgroup2 mount: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		sep := 6
+		for sep < len(f) && f[sep] != "-" {
+			sep++
+		}
+		if sep+1 >= len(f) || f[sep+1] != "cgroup2" {
+			continue
+		}
+		at := f[4]
+		if (dir == at || strings.HasPrefix(dir, strings.TrimSuffix(at, "/")+"/")) && len(at) > len(mountPoint) {
+			mountPoint, root = at, f[3]
+		}
+	}
+	if mountPoint == "" {
+		return "", "", fmt.Errorf("no cgroup2 mount holds %s", dir)
+	}
+	return mountPoint, root, nil
+}
+
+// attach puts every hook in place. The machine-wide ones come last.
+func (p *programs) attach(cgroup string) error {
+	for _, h := range []struct {
+		prog *ebpf.Program
+		at   ebpf.AttachType
+	}{
+		{p.objs.OnSockCreate, ebpf.AttachCGroupInetSockCreate},
+		{p.objs.OnSockRelease, ebpf.AttachCgroupInetSockRelease},
+		{p.objs.OnConnect4, ebpf.AttachCGroupInet4Connect},
+		{p.objs.OnConnect6, ebpf.AttachCGroupInet6Connect},
+		{p.objs.OnSendmsg4, ebpf.AttachCGroupUDP4Sendmsg},
+		{p.objs.OnSendmsg6, ebpf.AttachCGroupUDP6Sendmsg},
+		{p.objs.OnConnectUnix, ebpf.AttachCgroupUnixConnect},
+		{p.objs.OnSendmsgUnix, ebpf.AttachCgroupUnixSendmsg},
+		{p.objs.OnEgress, ebpf.AttachCGroupInetEgress},
+		{p.objs.OnIngress, ebpf.AttachCGroupInetIngress},
+	} {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: h.at, Program: h.prog})
+		if err != nil {
+			return fmt.Errorf("attaching %s to cgroup %s: %w", h.at, cgroup, err)
+		}
+		p.links = append(p.links, l)
+	}
+	for _, prog := range []*ebpf.Program{p.objs.OnExit, p.objs.OnNewtask, p.objs.OnExec, p.objs.OnSignal, p.objs.OnUring, p.objs.OnState, p.objs.OnSysExit} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
+		if err != nil {
+			return fmt.Errorf("attaching %s: %w", prog, err)
+		}
+		p.links = append(p.links, l)
+	}
+	return nil
+}
+
+// detach removes every hook, then has what is still gathered in the kernel sent to the ring.
+func (p *programs) detach() error {
+	var errs []error
+	for _, l := range p.links {
+		errs = append(errs, l.Close())
+	}
+	p.links = nil
+	if err := p.settle(); err != nil {
+		errs = append(errs, err)
+	}
+	errs = append(errs, p.iterate(link.IterOptions{Program: p.objs.FlushTasks}), p.iterate(link.IterOptions{Program: p.objs.FlushSocks, Map: p.objs.Socks}))
+	return errors.Join(errs...)
+}
+
+// settle waits until programs that were running while their hook was removed have ended.
+func (p *programs) settle() error {
+	last, err := p.counters()
+	for range 50 {
+		time.Sleep(time.Millisecond)
+		var now counters
+		if now, err = p.counters(); err != nil {
+			return err
+		}
+		if now.total() == last.total() {
+			return nil
+		}
+		last = now
+	}
+	return err
+}
+
+// iterate runs an iterator program to its end.
+func (p *programs) iterate(o link.IterOptions) error {
+	l, err := link.AttachIter(o)
+	if err != nil {
+		return fmt.Errorf("attaching iterator %s: %w", o.Program, err)
+	}
+	defer l.Close()
+	r, err := l.Open()
+	if err != nil {
+		return fmt.Errorf("opening iterator %s: %w", o.Program, err)
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.Discard, r); err != nil {
+		return fmt.Errorf("running iterator %s: %w", o.Program, err)
+	}
+	return nil
+}
+
+func (p *programs) close() {
+	for _, l := range p.links {
+		_ = l.Close()
+	}
+	_ = p.objs.Close()
+}
+
+// counters are the kernel side's, summed over CPUs.
+type counters struct {
+	seqs         []uint64 // per CPU: records tried
+	src          [sensorSourceSRC_NUM]struct{ Seen, Lost uint64 }
+	raced, stops uint64
+}
+
+func (c *counters) total() uint64 {
+	var n uint64
+	for _, s := range c.seqs {
+		n += s
+	}
+	for _, s := range c.src {
+		n += s.Seen + s.Lost
+	}
+	return n
+}
+
+func (p *programs) counters() (counters, error) {
+	var c counters
+	per := make([]sensorStats, 0, runtime.NumCPU())
+	if err := p.objs.Counters.Lookup(uint32(0), &per); err != nil {
+		return c, fmt.Errorf("reading the kernel's counters: %w", err)
+	}
+	for _, s := range per {
+		c.seqs = append(c.seqs, s.Seq)
+		c.raced += s.Raced
+		for i := range s.Src {
+			c.src[i].Seen += s.Src[i].Seen
+			c.src[i].Lost += s.Src[i].Lost
+		}
+	}
+	if err := p.objs.Stops.Get(&c.stops); err != nil {
+		return c, fmt.Errorf("reading the kernel's counters: %w", err)
+	}
+	return c, nil
+}

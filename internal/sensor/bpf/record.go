@@ -1,0 +1,107 @@
+package bpf
+
+import (
+	"encoding/binary"
+	"errors"
+	"unsafe"
+)
+
+var errShort = errors.New("a record is shorter than it says")
+
+// record is one record as it came from the kernel: a view into the reader's buffer.
+type record struct {
+	*sensorRec
+	b []byte // the whole record
+}
+
+const (
+	recSize   = int(unsafe.Sizeof(sensorRec{}))
+	bodySize  = int(unsafe.Sizeof(sensorBody{}))
+	flushSize = int(unsafe.Sizeof(sensorFlush{}))
+	netSize   = int(unsafe.Sizeof(sensorNet{}))
+)
+
+// next cuts the first record off a run of records with ring heads. ok is false where the record was given up by
+// the kernel side.
+func next(b []byte) (r record, rest []byte, ok bool, err error) {
+	if len(b) < ringHead {
+		return r, nil, false, errShort
+	}
+	head := binary.LittleEndian.Uint32(b)
+	n := int(head &^ (ringBusy | ringDiscard))
+	padded := ringHead + (n+7)&^7
+	if padded > len(b) {
+		return r, nil, false, errShort
+	}
+	rest = b[padded:]
+	if head&ringDiscard != 0 {
+		return r, rest, false, nil
+	}
+	r, err = view(b[ringHead : ringHead+n])
+	return r, rest, err == nil, err
+}
+
+// view checks a record's length and looks at its head.
+func view(b []byte) (record, error) {
+	if len(b) < recSize {
+		return record{}, errShort
+	}
+	r := record{sensorRec: (*sensorRec)(unsafe.Pointer(&b[0])), b: b}
+	if int(r.Len) > len(b) || int(r.Len) < recSize {
+		return record{}, errShort
+	}
+	r.b = b[:r.Len]
+	return r, nil
+}
+
+// body returns the record's body and its four strings.
+func (r record) body() (*sensorBody, [4][]byte, error) {
+	var s [4][]byte
+	if len(r.b) < recSize+bodySize {
+		return nil, s, errShort
+	}
+	body := (*sensorBody)(unsafe.Pointer(&r.b[recSize]))
+	rest := r.b[recSize+bodySize:]
+	for i := range order(r.Kind) {
+		j := order(r.Kind)[i]
+		n := int(body.Len[j])
+		if n > len(rest) {
+			return nil, s, errShort
+		}
+		s[j], rest = rest[:n], rest[n:]
+	}
+	return body, s, nil
+}
+
+// order is how the strings lie in the record: exec has its resolved paths first.
+func order(kind uint8) *[4]int {
+	if sensorKind(kind) == sensorKindK_EXEC {
+		return &execOrder
+	}
+	return &usualOrder
+}
+
+var (
+	usualOrder = [4]int{0, 1, 2, 3}
+	execOrder  = [4]int{1, 3, 0, 2}
+)
+
+func (r record) flush() (*sensorFlush, error) {
+	if len(r.b) < recSize+flushSize {
+		return nil, errShort
+	}
+	return (*sensorFlush)(unsafe.Pointer(&r.b[recSize])), nil
+}
+
+// net returns the record's description of a socket, and the path or packet that follows it.
+func (r record) net() (*sensorNet, []byte, error) {
+	if len(r.b) < recSize+netSize {
+		return nil, nil, errShort
+	}
+	n := (*sensorNet)(unsafe.Pointer(&r.b[recSize]))
+	rest := r.b[recSize+netSize:]
+	if int(n.Plen) > len(rest) || int(n.Ulen) > len(n.Upath) {
+		return nil, nil, errShort
+	}
+	return n, rest[:n.Plen], nil
+}

@@ -1,0 +1,358 @@
+package bpf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sensor"
+	"golang.org/x/sys/unix"
+)
+
+// Name is the sensor's name in events and health.
+const Name = "bpf"
+
+// The back ends.
+const (
+	BackendAuto = "auto" // what this kernel allows
+	BackendTP   = "tp"   // raw tracepoints and cgroup programs
+	BackendLSM  = "lsm"  // race-free hooks; not built yet
+)
+
+// Options configure a sensor. The zero value is the default of each.
+type Options struct {
+	// Backend is BackendAuto ("" too), BackendTP or BackendLSM.
+	Backend string
+	// RingBytes is the size of the ring between kernel and recorder: a power of two, at least 1 MiB. 0: 32 MiB.
+	RingBytes int
+	// QueueBytes is how much the reader may hold for a slow sink, before the ring fills and the target is paused.
+	// 0: 32 MiB.
+	QueueBytes int
+	// ArgvMax is how many bytes of an argv are kept; of a longer one also length and hash. 0: 256 KiB.
+	ArgvMax int
+	// NoPause switches back-pressure off: a sink that is too slow then costs records, which are counted.
+	NoPause bool
+}
+
+// Sensor observes a cgroup subtree. It can be started once.
+type Sensor struct {
+	opt    Options
+	tables *callTables
+
+	mu      sync.Mutex // guards the fields below
+	started bool
+	done    bool
+	final   bodycam.Health
+
+	prog     *programs
+	ring     *ring
+	dec      *decoder
+	pause    *pauser
+	queue    chan []byte
+	free     chan []byte
+	stopRead atomic.Bool
+	failure  atomic.Pointer[error]
+	running  atomic.Pointer[bodycam.Counters]
+	cpuOf    [2]atomic.Int64 // CPU time of reader and decoder, nanoseconds
+	wg       sync.WaitGroup
+	decoded  chan struct{}
+}
+
+var _ sensor.Sensor = (*Sensor)(nil)
+
+// New returns a sensor that is not attached to anything yet. It fails where the options make no sense or the
+// kernel lacks what every back end needs.
+func New(opt Options) (*Sensor, error) {
+	switch opt.Backend {
+	case "", BackendAuto, BackendTP:
+	case BackendLSM:
+		return nil, errors.New(`sensor back end "lsm" is not built yet: use "tp" or "auto"`)
+	default:
+		return nil, fmt.Errorf("no sensor back end %q: use %q or %q", opt.Backend, BackendAuto, BackendTP)
+	}
+	if opt.RingBytes == 0 {
+		opt.RingBytes = 32 << 20
+	}
+	if opt.RingBytes < 1<<20 || opt.RingBytes&(opt.RingBytes-1) != 0 {
+		return nil, fmt.Errorf("a ring of %d bytes: it has to be a power of two of at least 1 MiB", opt.RingBytes)
+	}
+	if opt.QueueBytes == 0 {
+		opt.QueueBytes = 32 << 20
+	}
+	if opt.ArgvMax == 0 {
+		opt.ArgvMax = 256 << 10
+	}
+	if err := needBTF(); err != nil {
+		return nil, err
+	}
+	t, err := calls()
+	if err != nil {
+		return nil, err
+	}
+	return &Sensor{opt: opt, tables: t}, nil
+}
+
+// Name returns "bpf".
+func (s *Sensor) Name() string { return Name }
+
+// chunkBytes is how much the reader takes from the ring at a time.
+const chunkBytes = 1 << 20
+
+// Start attaches every hook and begins to read.
+func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started {
+		return errors.New("the bpf sensor was started before: make a new one")
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	prog, err := load(t.Cgroup, s.opt, s.tables)
+	if err != nil {
+		return err
+	}
+	s.prog = prog
+	if s.ring, err = newRing(prog.objs.Ring); err != nil {
+		prog.close()
+		return err
+	}
+	s.pause = newPauser(t.Cgroup, prog, s.ring, uint64(s.opt.RingBytes))
+	s.dec = newDecoder(s.tables, wallOffset(), strings.TrimSuffix(t.Root, "/"), s.opt.ArgvMax, sink)
+	n := max(2, s.opt.QueueBytes/chunkBytes)
+	s.queue, s.free = make(chan []byte, n), make(chan []byte, n)
+	s.decoded = make(chan struct{})
+	s.running.Store(&bodycam.Counters{})
+	s.started = true
+	s.wg.Add(2)
+	go s.read(n)
+	go s.decode()
+	if !s.opt.NoPause {
+		s.wg.Add(1)
+		go s.pause.run(&s.wg)
+	}
+	if err := prog.attach(t.Cgroup); err != nil {
+		s.halt()
+		prog.close()
+		s.ring.close()
+		s.done = true
+		s.final = bodycam.Health{Sensor: Name, Backend: BackendTP, Failed: err.Error()}
+		return err
+	}
+	return nil
+}
+
+// wallOffset is what added to the boot clock gives the wall clock.
+func wallOffset() int64 {
+	var boot unix.Timespec
+	before := time.Now().UnixNano()
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) // can't fail: the clock is there since 2.6.39
+	after := time.Now().UnixNano()
+	return before + (after-before)/2 - boot.Nano()
+}
+
+// pollInterval bounds how late a record is read while there are few: the kernel side wakes the reader only for much.
+const pollInterval = 20 * time.Millisecond
+
+// read only copies from the ring to memory, so that the ring drains however slow the sink is.
+func (s *Sensor) read(n int) {
+	defer s.wg.Done()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(s.queue)
+	made := 0
+	for {
+		stopping := s.stopRead.Load()
+		if s.ring.waiting() == 0 {
+			if stopping {
+				break
+			}
+			s.addCPU(0)
+			if err := s.ring.wait(pollInterval); err != nil {
+				s.fail(err)
+				return
+			}
+			if s.ring.waiting() == 0 {
+				continue
+			}
+		}
+		var buf []byte
+		select {
+		case buf = <-s.free:
+		default:
+			if made < n {
+				made++
+				buf = make([]byte, 0, chunkBytes)
+			} else {
+				buf = <-s.free
+			}
+		}
+		buf = s.ring.take(buf[:0])
+		s.pause.look()
+		if len(buf) == 0 { // the first record is still being written
+			s.free <- buf
+			time.Sleep(50 * time.Microsecond)
+			continue
+		}
+		s.queue <- buf
+	}
+	s.addCPU(0)
+}
+
+// addCPU stores the CPU time of the calling thread, which a locked goroutine owns.
+func (s *Sensor) addCPU(slot int) {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) == nil {
+		s.cpuOf[slot].Store(ts.Nano())
+	}
+}
+
+// decode turns what was read into events. After the sink has failed it goes on reading, so that the target is not
+// left paused, and counts what it can't deliver as lost.
+func (s *Sensor) decode() {
+	defer s.wg.Done()
+	defer close(s.decoded)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for buf := range s.queue {
+		if s.failed() == nil {
+			if err := s.dec.chunk(buf); err != nil {
+				s.fail(err)
+			}
+		}
+		c := s.dec.total()
+		s.running.Store(&c)
+		s.addCPU(1)
+		s.free <- buf
+	}
+	if s.failed() == nil {
+		if err := s.dec.finish(); err != nil {
+			s.fail(err)
+		}
+	}
+	s.addCPU(1)
+}
+
+func (s *Sensor) fail(err error) { s.failure.CompareAndSwap(nil, &err) }
+
+func (s *Sensor) failed() error {
+	if p := s.failure.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// halt ends the goroutines once everything in the ring has been read and delivered.
+func (s *Sensor) halt() {
+	s.stopRead.Store(true)
+	<-s.decoded
+	s.pause.stop()
+	s.wg.Wait()
+}
+
+// Stop detaches, delivers what is left, and returns the final health.
+func (s *Sensor) Stop() (bodycam.Health, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		return bodycam.Health{}, errors.New("the bpf sensor was not started")
+	}
+	if s.done {
+		return s.final, s.failed()
+	}
+	s.done = true
+	err := s.prog.detach()
+	if err != nil {
+		s.fail(err)
+	}
+	s.halt()
+	s.final = s.account()
+	s.ring.close()
+	s.prog.close()
+	return s.final, s.failed()
+}
+
+// account makes the final health: the kernel's count of what was seen and lost against what was delivered.
+func (s *Sensor) account() bodycam.Health {
+	h := bodycam.Health{Sensor: Name, Backend: BackendTP, Sources: map[string]bodycam.Counters{}}
+	if err := s.failed(); err != nil {
+		h.Failed = err.Error()
+	}
+	k, err := s.prog.counters()
+	if err != nil {
+		h.Failed = errors.Join(errors.New("reading the final counters"), err).Error()
+		return h
+	}
+	for i := range sensorSourceSRC_NUM {
+		c := s.dec.count[i]
+		c.Seen += k.src[i].Seen
+		c.Lost += k.src[i].Lost
+		if h.Failed != "" && c.Seen > c.Emitted+c.Folded+c.Lost {
+			c.Lost = c.Seen - c.Emitted - c.Folded // what a sink that failed was not given
+		}
+		if c != (bodycam.Counters{}) {
+			h.Sources[sourceNames[i]] = c
+		}
+		h.Total.Add(c)
+	}
+	h.Gaps = s.dec.gaps(k.seqs)
+	h.Stopped = s.pause.pauses() + k.stops
+	h.CPU = s.cpuSeconds()
+	h.Blind = s.dec.blindness()
+	if k.raced > 0 {
+		h.Note = fmt.Sprintf("%d descriptors were gone before they could be read: those opens are marked raced", k.raced)
+	}
+	return h
+}
+
+var sourceNames = [sensorSourceSRC_NUM]string{
+	"part", "call", "open", "close", "mmap", "exec", "fork", "exit", "net", "flow", "dns", "signal", "uring", "passfd",
+}
+
+// Health tells how the sensor fares. While it runs, Seen is what has been accounted for so far.
+func (s *Sensor) Health() bodycam.Health {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done {
+		return s.final
+	}
+	h := bodycam.Health{Sensor: Name, Backend: BackendTP}
+	if !s.started {
+		return h
+	}
+	h.Total = *s.running.Load()
+	h.Total.Seen = h.Total.Emitted + h.Total.Folded + h.Total.Lost
+	if k, err := s.prog.counters(); err == nil {
+		var lost uint64
+		for _, c := range k.src {
+			lost += c.Lost
+		}
+		h.Total.Lost += lost
+		h.Total.Seen += lost
+		h.Stopped = s.pause.pauses() + k.stops
+	}
+	h.CPU = s.cpuSeconds()
+	if err := s.failed(); err != nil {
+		h.Failed = err.Error()
+	}
+	return h
+}
+
+func (s *Sensor) cpuSeconds() float64 {
+	return float64(s.cpuOf[0].Load()+s.cpuOf[1].Load()) / 1e9
+}
+
+// needBTF tells what to do where the kernel does not describe its types.
+func needBTF() error {
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
+		return fmt.Errorf("this kernel does not describe its types (BTF), which the bpf sensor needs: use a kernel built with CONFIG_DEBUG_INFO_BTF=y, or the ptrace sensor: %w", err)
+	}
+	return nil
+}

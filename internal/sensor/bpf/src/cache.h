@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A small cache per task: which file is behind which descriptor, and what was done with it. Repeats are counted here
+ * instead of being sent. What it gathered is sent when an entry is needed for another file, when the task ends, and
+ * when the sensor stops; so every count arrives, late at worst.
+ */
+#ifndef BODYCAM_CACHE_H
+#define BODYCAM_CACHE_H
+
+#include "path.h"
+
+#define ENTRIES 32
+#define FDS 64
+#define FLUSH_AFTER 1000000000ULL /* a repeat later than this sends what was gathered */
+
+#define S_IFMT 0170000
+#define S_IFBLK 0060000
+#define S_IFREG 0100000
+#define S_IFCHR 0020000
+#define S_IFSOCK 0140000
+
+#define FMODE_CREATED 0x100000
+
+enum { MAP_EXEC = 1, MAP_SHARED_WRITE = 2 };
+
+struct entry { /* one way in which a file is open: object, name and flags */
+	__u64 dentry, parent, mnt, inode, hash_len;
+	__u64 tree;
+	__u64 oid; /* the record that named the file; 0: the entry is empty */
+	__u64 opens, first_open, last_open;
+	__u64 closes, first_close, last_close;
+	__u64 mmaps, last_mmap;
+	__u64 rd, wr, ino;
+	__u32 fflags, fmode, gen, dev;
+	__u16 imode;
+	__u8 mapped, told; /* told: mappings already sent, MAP_* */
+	__u32 recent;      /* used later than its neighbour */
+};
+
+struct fd_ref {
+	__u64 file, oid;
+	__s32 fd;
+	__u32 slot;
+};
+
+struct cache {
+	struct entry e[ENTRIES];
+	struct fd_ref fd[FDS];
+};
+
+struct {
+	__uint(type, MAP_TASK_STORAGE);
+	__uint(map_flags, F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct cache);
+} caches SEC(".maps");
+
+static inline_always struct cache *cache_of(struct task_struct *t, bool create)
+{
+	return bpf_task_storage_get(&caches, t, 0, create ? STORAGE_CREATE : 0);
+}
+
+static inline_always bool same_file(struct entry *e, struct file *f, struct dentry *d)
+{
+	return e->oid && e->dentry == (__u64)d && e->inode == (__u64)f->f_inode && e->parent == (__u64)d->d_parent &&
+	       e->hash_len == d->d_name.hash_len && e->mnt == (__u64)f->f_path.mnt && e->fflags == f->f_flags &&
+	       e->fmode == f->f_mode && e->gen == f->f_inode->i_generation;
+}
+
+static inline_always __u32 entry_hash(struct dentry *d)
+{
+	__u32 h = d->d_name.hash; /* of the name, salted with the folder */
+	return (h ^ (h >> 7) ^ (h >> 17)) & (ENTRIES - 1);
+}
+
+/* flush_entry sends what an entry gathered and empties it. What can't be sent is counted as lost. */
+static noinline_fn int flush_entry(struct scratch *s, struct task_struct *t, struct entry *e, __u32 slot)
+{
+	bool used = e->rd || e->wr || e->mapped;
+	if (!e->oid || !(used || e->opens || e->mmaps)) {
+		e->oid = 0;
+		return 0;
+	}
+	if (used && !e->closes) {
+		seen(SRC_CLOSE, 1);
+		e->closes = 1;
+		e->first_close = e->last_close = bpf_ktime_get_boot_ns();
+	}
+	head(out_rec(s), t, K_FLUSH, SRC_CLOSE, 0);
+	struct flush *o = (struct flush *)(s->out + sizeof(struct rec));
+	o->oid = e->oid;
+	o->opens = e->opens;
+	o->first_open = e->first_open;
+	o->last_open = e->last_open;
+	o->closes = used ? e->closes : 0;
+	o->first_close = e->first_close;
+	o->last_close = e->last_close;
+	o->mmaps = e->mmaps;
+	o->last_mmap = e->last_mmap;
+	o->rd = e->rd;
+	o->wr = e->wr;
+	o->ino = e->ino;
+	o->dev = e->dev;
+	o->fmode = e->fmode;
+	o->fflags = e->fflags;
+	o->imode = e->imode;
+	o->slot = slot;
+	o->mapped = e->mapped;
+	o->prot = e->told;
+	if (!put(s, sizeof(struct rec) + sizeof(struct flush))) {
+		lost(SRC_OPEN, e->opens);
+		lost(SRC_CLOSE, o->closes);
+		lost(SRC_MMAP, e->mmaps);
+	}
+	e->opens = e->closes = e->mmaps = e->rd = e->wr = 0;
+	e->mapped = 0;
+	return 0;
+}
+
+static noinline_fn int flush_all(struct scratch *s, struct task_struct *t, struct cache *c)
+{
+	for (int i = 0; i < ENTRIES; i++)
+		if (c->e[i].oid)
+			flush_entry(s, t, &c->e[i], i);
+	return 0;
+}
+
+/* entry_find returns the slot of the entry for an open file, or -1. */
+static inline_always int entry_find(struct cache *c, struct file *f, struct dentry *d)
+{
+	__u32 i = entry_hash(d);
+	if (same_file(&c->e[i], f, d))
+		return i;
+	i ^= 1;
+	return same_file(&c->e[i], f, d) ? (int)i : -1;
+}
+
+/* entry_take makes room: of the two slots that a file may use, the one not used last. */
+static inline_always int entry_take(struct scratch *s, struct task_struct *t, struct cache *c, struct dentry *d)
+{
+	__u32 i = entry_hash(d);
+	if (c->e[i].oid && c->e[i].recent && !c->e[i ^ 1].recent)
+		i ^= 1;
+	else if (c->e[i].oid && !c->e[i ^ 1].oid)
+		i ^= 1;
+	i &= ENTRIES - 1;
+	flush_entry(s, t, &c->e[i], i);
+	return i;
+}
+
+static inline_always void entry_fill(struct entry *e, struct file *f, struct dentry *d, __u64 oid)
+{
+	struct inode *in = f->f_inode;
+	memzero(e, sizeof(*e));
+	e->oid = oid;
+	e->tree = tree;
+	e->dentry = (__u64)d;
+	e->parent = (__u64)d->d_parent;
+	e->mnt = (__u64)f->f_path.mnt;
+	e->inode = (__u64)in;
+	e->hash_len = d->d_name.hash_len;
+	e->fflags = f->f_flags;
+	e->fmode = f->f_mode;
+	e->gen = in->i_generation;
+	e->ino = in->i_ino;
+	e->dev = in->i_sb->s_dev;
+	e->imode = in->i_mode;
+}
+
+static inline_always void touch_entry(struct cache *c, __u32 i)
+{
+	c->e[i & (ENTRIES - 1)].recent = 1;
+	c->e[(i ^ 1) & (ENTRIES - 1)].recent = 0;
+}
+
+static inline_always void bind_fd(struct cache *c, int fd, struct file *f, __u32 slot)
+{
+	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
+	r->file = (__u64)f;
+	r->fd = fd;
+	r->slot = slot;
+	r->oid = c->e[slot & (ENTRIES - 1)].oid;
+}
+
+/* oid_of makes the name that user space joins a slot's later records by: sequence number and CPU. */
+static inline_always __u64 oid_of(struct rec *r)
+{
+	return (r->seq << 12) | (r->cpu & 0xfff);
+}
+
+static inline_always void body_of_file(struct body *b, struct file *f)
+{
+	struct inode *in = f->f_inode;
+	b->ino = in->i_ino;
+	b->dev = in->i_sb->s_dev;
+	b->imode = in->i_mode;
+	b->fmode = f->f_mode;
+	b->fflags = f->f_flags;
+}
+
+/*
+ * used_entry finds the entry of the file behind fd for a call that moved bytes through it. A file that this task did
+ * not open (inherited, received) gets an entry and a K_FILE record that names it.
+ */
+static noinline_fn struct entry *used_entry(struct scratch *s, struct task_struct *t, struct cache *c, int fd)
+{
+	struct file *f = fd_file(t, fd);
+	if (!f || !c)
+		return 0;
+	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
+	__u32 i = r->slot & (ENTRIES - 1);
+	struct entry *e = &c->e[i];
+	if (r->fd == fd && r->file == (__u64)f && e->oid && e->oid == r->oid && e->inode == (__u64)f->f_inode)
+		return e;
+	__u16 type = f->f_inode->i_mode & S_IFMT;
+	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
+		return 0;
+	struct dentry *d = as(struct dentry, f->f_path.dentry);
+	int found = entry_find(c, f, d);
+	if (found < 0) {
+		found = entry_take(s, t, c, d);
+		struct rec *out = out_rec(s);
+		struct body *b = new_body(s);
+		s->walk = 0;
+		head(out, t, K_FILE, SRC_PART, 0);
+		body_of_file(b, f);
+		b->slot = found;
+		b->len[1] = walk(s, &f->f_path, HEAD);
+		b->walk = s->walk | WALK_OBJECT;
+		if (!put(s, HEAD + b->len[1]))
+			lost(SRC_PART, 1);
+		entry_fill(&c->e[found & (ENTRIES - 1)], f, d, oid_of(out));
+	}
+	i = found & (ENTRIES - 1);
+	touch_entry(c, i);
+	bind_fd(c, fd, f, i);
+	return &c->e[i];
+}
+
+static inline_always void moved(struct scratch *s, struct task_struct *t, int fd, __u64 rd, __u64 wr)
+{
+	struct cache *c = cache_of(t, true);
+	if (!c)
+		return;
+	struct entry *e = used_entry(s, t, c, fd);
+	if (!e)
+		return;
+	e->rd += rd;
+	e->wr += wr;
+}
+
+static inline_always void closed(struct task_struct *t, int fd)
+{
+	struct cache *c = cache_of(t, false);
+	if (!c)
+		return;
+	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
+	if (!r->file || r->fd != fd)
+		return;
+	r->file = 0;
+	struct entry *e = &c->e[r->slot & (ENTRIES - 1)];
+	if (e->oid != r->oid || !(e->rd || e->wr || e->mapped))
+		return;
+	seen(SRC_CLOSE, 1);
+	e->last_close = bpf_ktime_get_boot_ns();
+	if (!e->closes++)
+		e->first_close = e->last_close;
+}
+
+#endif

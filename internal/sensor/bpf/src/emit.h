@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Maps, counters, and the way into the ring. */
+#ifndef BODYCAM_EMIT_H
+#define BODYCAM_EMIT_H
+
+#include "helpers.h"
+#include "record.h"
+
+#define STR_MAX 4096
+#define OUT_MAX 24576 /* a per-CPU value may have 32 KiB */
+#define CHUNK 16384
+#define PF_KTHREAD 0x00200000
+#define PF_USER_WORKER 0x00004000
+#define PF_IO_WORKER 0x00000010
+#define SIGCONT 18
+#define SIGSTOP 19
+
+/* Set by the recorder before loading. */
+const volatile __u64 target_cgroup = 0; /* id of the cgroup whose subtree is observed */
+const volatile __u32 target_level = 0;  /* its depth */
+const volatile __u32 host_mntns = 0;    /* the recorder's mount namespace */
+const volatile __u32 wake_at = 1 << 20; /* bytes waiting before the reader is woken */
+const volatile __u32 stop_at = 0;       /* bytes waiting before the writer is stopped */
+
+struct counter {
+	__u64 seen, lost;
+};
+
+struct stats {
+	__u64 seq;     /* records tried */
+	__u64 raced;   /* descriptors gone before they could be read */
+	struct counter src[SRC_NUM];
+};
+
+struct scratch {
+	__u64 arg[8]; /* the call's six arguments; the last is always 0 */
+	__s64 ret;
+	__u32 nr, abi, walk, pad;
+	__u64 ptr; /* argument of the global functions */
+	struct net net;
+	char back[STR_MAX + 256]; /* a path is written here from its end */
+	char out[OUT_MAX];        /* the record */
+};
+
+struct {
+	__uint(type, MAP_RINGBUF);
+	__uint(max_entries, 32 << 20);
+} ring SEC(".maps");
+
+struct {
+	__uint(type, MAP_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct stats);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, MAP_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratches SEC(".maps");
+
+/* Processes that back-pressure stopped: tgid to start time. The recorder continues them. */
+struct {
+	__uint(type, MAP_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u64);
+} stopped SEC(".maps");
+
+/* How often back-pressure stopped a process. */
+__u64 stops = 0;
+
+/* Grows with every change that can move names: opens are folded only within one value. */
+__u64 tree = 1;
+
+static inline_always bool mine(void)
+{
+	return bpf_get_current_ancestor_cgroup_id(target_level) == target_cgroup;
+}
+
+static inline_always struct scratch *scratch(void)
+{
+	__u32 zero = 0;
+	return bpf_map_lookup_elem(&scratches, &zero);
+}
+
+static inline_always struct stats *my_stats(void)
+{
+	__u32 zero = 0;
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+static inline_always void seen(__u32 src, __u64 n)
+{
+	struct stats *st = my_stats();
+	if (st && src < SRC_NUM)
+		__sync_fetch_and_add(&st->src[src].seen, n);
+}
+
+static inline_always void lost(__u32 src, __u64 n)
+{
+	struct stats *st = my_stats();
+	if (!st || src >= SRC_NUM || !n)
+		return;
+	__sync_fetch_and_add(&st->src[src].lost, n);
+	if (src == SRC_PART)
+		__sync_fetch_and_add(&st->src[src].seen, n);
+}
+
+static inline_always __u64 next_seq(void)
+{
+	struct stats *st = my_stats();
+	return st ? __sync_fetch_and_add(&st->seq, 1) : 0;
+}
+
+/* head fills a record's head for a task; seq is taken last, by put. */
+static inline_always void head(struct rec *r, struct task_struct *t, __u8 kind, __u8 source, __u8 type)
+{
+	r->kind = kind;
+	r->source = source;
+	r->type = type;
+	r->abi = 0;
+	r->time = bpf_ktime_get_boot_ns();
+	r->start = t->group_leader->start_boottime;
+	r->tgid = t->tgid;
+	r->tid = t->pid;
+	r->uid = t->cred->uid.val;
+	r->gid = t->cred->gid.val;
+	struct pid *sid = t->signal->pids[3];
+	r->sid = sid->numbers[0].nr;
+	r->nr = -1;
+	r->cpu = bpf_get_smp_processor_id();
+	r->flags = t->flags & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD) ? REC_WORKER : 0;
+	struct nsproxy *ns = t->nsproxy;
+	if (ns && ns->mnt_ns->ns.inum == host_mntns)
+		r->flags |= REC_HOST_NS;
+	r->pad = 0;
+}
+
+static inline_always __u64 wake_flag(__u64 waiting)
+{
+	return waiting >= wake_at ? RB_FORCE_WAKEUP : RB_NO_WAKEUP;
+}
+
+/*
+ * press stops the process that writes faster than the recorder reads, before anything must be lost. The list is written
+ * after the signal, so that a process on it can always be continued; one that fits on no list is continued at once.
+ */
+static inline_always void press(__u64 waiting)
+{
+	if (!stop_at || waiting < stop_at)
+		return;
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct task_struct *t = bpf_get_current_task_btf();
+	__u64 start = t->group_leader->start_boottime;
+	if (bpf_send_signal(SIGSTOP))
+		return;
+	if (bpf_map_update_elem(&stopped, &tgid, &start, 0)) {
+		bpf_send_signal(SIGCONT);
+		return;
+	}
+	__sync_fetch_and_add(&stops, 1);
+}
+
+/* put sends the first len bytes of s->out. Process context only. */
+static noinline_fn bool put(struct scratch *s, __u32 len)
+{
+	struct rec *r = (struct rec *)s->out;
+	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
+	r->len = len;
+	r->seq = next_seq();
+	opaque(len);
+	if (len > OUT_MAX)
+		return false;
+	bool ok = bpf_ringbuf_output(&ring, s->out, len, wake_flag(waiting)) == 0;
+	press(waiting);
+	return ok;
+}
+
+/* put_unit sends s->out as one event of its source, which it counts. */
+static inline_always bool put_unit(struct scratch *s, __u32 len)
+{
+	struct rec *r = (struct rec *)s->out;
+	__u8 src = r->source;
+	if (src != SRC_PART)
+		seen(src, 1);
+	if (put(s, len))
+		return true;
+	lost(src, 1);
+	return false;
+}
+
+static inline_always struct rec *out_rec(struct scratch *s)
+{
+	return (struct rec *)s->out;
+}
+
+static inline_always struct body *out_body(struct scratch *s)
+{
+	return (struct body *)(s->out + sizeof(struct rec));
+}
+
+static inline_always struct body *new_body(struct scratch *s)
+{
+	struct body *b = out_body(s);
+	memzero(b, sizeof(*b));
+	return b;
+}
+
+#endif

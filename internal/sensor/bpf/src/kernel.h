@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The kernel's types, cut down to the members that the sensor reads. CO-RE finds each member by its name in the
+ * running kernel's BTF when the object is loaded, so neither offsets nor the order matter here.
+ */
+#ifndef BODYCAM_KERNEL_H
+#define BODYCAM_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed int __s32;
+typedef signed long long __s64;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs {
+	unsigned long r10, r9, r8, ax, bx, cx, dx, si, di, bp, orig_ax;
+};
+
+struct thread_info {
+	__u32 status;
+};
+
+struct hlist_bl_node {
+	struct hlist_bl_node **pprev;
+};
+
+struct qstr {
+	union {
+		struct {
+			__u32 hash;
+			__u32 len;
+		};
+		__u64 hash_len;
+	};
+	const unsigned char *name;
+};
+
+struct super_block {
+	__u32 s_dev;
+};
+
+struct inode {
+	unsigned short i_mode;
+	__u32 i_generation;
+	unsigned long i_ino;
+	__u32 i_rdev;
+	struct super_block *i_sb;
+};
+
+struct dentry {
+	struct hlist_bl_node d_hash;
+	struct dentry *d_parent;
+	struct qstr d_name;
+	struct inode *d_inode;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct ns_common {
+	__u32 inum;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+	struct mnt_namespace *mnt_ns;
+};
+
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
+struct file {
+	__u32 f_mode;
+	void *private_data;
+	struct inode *f_inode;
+	__u32 f_flags;
+	struct path f_path;
+};
+
+struct fdtable {
+	__u32 max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct fs_struct {
+	struct path root, pwd;
+};
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+};
+
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+typedef struct {
+	__u32 val;
+} kgid_t;
+
+struct cred {
+	kuid_t uid;
+	kgid_t gid;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+struct signal_struct {
+	atomic_t live;
+	int group_exit_code;
+	__u32 flags;
+	struct pid *pids[4];
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	int level;
+	struct kernfs_node *kn;
+	struct cgroup *ancestors[64];
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct mm_struct {
+	unsigned long arg_start, arg_end;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	__u32 flags;
+	int pid, tgid, exit_code;
+	__u64 start_boottime;
+	struct task_struct *group_leader, *real_parent;
+	const struct cred *cred;
+	struct signal_struct *signal;
+	struct files_struct *files;
+	struct fs_struct *fs;
+	struct nsproxy *nsproxy;
+	struct css_set *cgroups;
+	struct mm_struct *mm;
+};
+
+struct linux_binprm {
+	struct file *file;
+	const char *filename, *interp;
+	int argc, envc;
+};
+
+struct kernel_siginfo {
+	int si_code;
+};
+
+struct filename {
+	const char *name;
+};
+
+struct open_how {
+	__u64 flags;
+};
+
+struct io_open {
+	int dfd;
+	struct filename *filename;
+	struct open_how how;
+};
+
+struct io_cmd_data {
+	struct file *file;
+};
+
+struct io_kiocb {
+	struct io_cmd_data cmd;
+	__u8 opcode;
+};
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__u32 skc_daddr, skc_rcv_saddr;
+	__u16 skc_dport, skc_num, skc_family;
+	volatile unsigned char skc_state;
+	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
+	unsigned long skc_flags;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	int sk_err;
+	__u16 sk_type, sk_protocol;
+};
+
+struct tcp_sock {
+	__u64 bytes_sent, bytes_retrans, bytes_received;
+};
+
+struct socket {
+	struct sock *sk;
+};
+
+struct sockaddr_un {
+	unsigned short sun_family;
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[0];
+};
+
+struct unix_sock {
+	struct unix_address *addr;
+	struct path path;
+	struct sock *peer;
+};
+
+struct sockaddr {
+	unsigned short sa_family;
+};
+
+struct bpf_sock_addr_kern {
+	struct sockaddr *uaddr;
+	__u32 uaddrlen;
+};
+
+struct bpf_iter__task {
+	struct task_struct *task;
+};
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct sock *sk;
+	void *value;
+};
+
+#pragma clang attribute pop
+
+/* Contexts of BPF programs: the kernel's user ABI, offsets fixed. */
+
+struct bpf_sock {
+	__u32 bound_dev_if, family, type, protocol;
+};
+
+struct bpf_sock_addr {
+	__u32 user_family, user_ip4, user_ip6[4], user_port, family, type, protocol, msg_src_ip4, msg_src_ip6[4];
+	struct bpf_sock *sk __attribute__((aligned(8)));
+};
+
+struct __sk_buff {
+	__u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority;
+	__u32 ingress_ifindex, ifindex, tc_index, cb[5], hash, tc_classid, data, data_end, napi_id;
+	__u32 family, remote_ip4, local_ip4, remote_ip6[4], local_ip6[4], remote_port, local_port;
+	__u32 data_meta;
+	__u64 flow_keys __attribute__((aligned(8)));
+	__u64 tstamp;
+	__u32 wire_len, gso_segs;
+	struct bpf_sock *sk __attribute__((aligned(8)));
+};
+
+struct bpf_iter_num {
+	__u64 opaque[1];
+} __attribute__((aligned(8)));
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Processes: fork, exec, exit, signals; and io_uring, whose work no system call shows. */
+#ifndef BODYCAM_LIFE_H
+#define BODYCAM_LIFE_H
+
+#include "cache.h"
+
+#define CLONE_THREAD 0x00010000
+#define CLONE_NEW 0x7e020080 /* new namespaces: NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME */
+#define SIGNAL_GROUP_EXIT 4
+#define ARGV_CHUNKS 1024
+
+static inline_always bool task_mine(struct task_struct *t)
+{
+	struct css_set *set = t->cgroups;
+	struct cgroup *cg = set->dfl_cgrp;
+	if (cg->level < (int)target_level)
+		return false;
+	struct cgroup *up = 0;
+	if (target_level >= 64)
+		return false;
+	bpf_probe_read_kernel(&up, sizeof(up), &cg->ancestors[target_level]);
+	return up && as(struct cgroup, up)->kn->id == target_cgroup;
+}
+
+/* put_argv sends argv as it lies in memory, piece by piece. */
+static noinline_fn int put_argv(struct scratch *s, struct task_struct *t, __u64 from, __u64 total)
+{
+	struct body *b = out_body(s);
+	struct bpf_iter_num it;
+	int *i;
+	bpf_iter_num_new(&it, 0, ARGV_CHUNKS);
+	while ((i = bpf_iter_num_next(&it))) {
+		__u64 off = (__u64)*i * CHUNK;
+		if (off >= total)
+			break;
+		__u64 n = total - off;
+		if (n > CHUNK)
+			n = CHUNK;
+		opaque(n);
+		if (n > CHUNK)
+			break;
+		head(out_rec(s), t, K_ARGV, SRC_PART, 0);
+		memzero(b, sizeof(*b));
+		b->arg[0] = total;
+		b->arg[1] = off;
+		if (bpf_probe_read_user(s->out + HEAD, n, (void *)(from + off)))
+			n = 0;
+		b->len[0] = n;
+		if (!put(s, HEAD + n))
+			lost(SRC_PART, 1);
+	}
+	bpf_iter_num_destroy(&it);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int on_exec(__u64 *ctx)
+{
+	struct linux_binprm *bp = (struct linux_binprm *)ctx[2];
+	if (!mine())
+		return 0;
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct scratch *s = scratch();
+	struct mm_struct *mm = t->mm;
+	if (!s || !mm)
+		return 0;
+	__u64 from = mm->arg_start, total = mm->arg_end - from;
+	struct body *b = new_body(s);
+	head(out_rec(s), t, K_EXEC, SRC_EXEC, 0);
+	struct task_struct *parent = t->real_parent;
+	b->other_tgid = parent->tgid;
+	b->other_start = parent->group_leader->start_boottime;
+	b->arg[0] = total;
+	b->arg[1] = bp->argc;
+	struct file *f = bp->file;
+	body_of_file(b, f);
+	__u32 pos = HEAD;
+	s->walk = 0;
+	b->len[1] = walk(s, &f->f_path, pos);
+	pos += b->len[1];
+	b->walk = s->walk;
+	s->walk = 0;
+	struct fs_struct *fs = t->fs;
+	b->len[3] = walk(s, &fs->pwd, pos);
+	pos += b->len[3];
+	b->walk |= s->walk << 8;
+	b->len[0] = kernel_str(s, bp->filename, pos);
+	pos += b->len[0];
+	if (bp->interp != bp->filename) {
+		b->len[2] = kernel_str(s, bp->interp, pos);
+		pos += b->len[2];
+		b->arg[2] = 1;
+	}
+	put_unit(s, pos);
+	return put_argv(s, t, from, total);
+}
+
+SEC("tp_btf/task_newtask")
+int on_newtask(__u64 *ctx)
+{
+	struct task_struct *child = (struct task_struct *)ctx[0];
+	__u64 flags = ctx[1];
+	if ((flags & CLONE_THREAD) || !mine())
+		return 0;
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct scratch *s = scratch();
+	if (!s)
+		return 0;
+	struct body *b = new_body(s);
+	head(out_rec(s), t, K_FORK, SRC_FORK, 0);
+	b->other_tgid = child->pid;
+	b->other_start = child->start_boottime;
+	struct task_struct *parent = child->real_parent;
+	b->arg[0] = flags;
+	b->arg[1] = parent->tgid;
+	b->arg[2] = parent->group_leader->start_boottime;
+	put_unit(s, HEAD);
+	if (flags & CLONE_NEW) {
+		b = new_body(s);
+		head(out_rec(s), t, K_CLONE_NS, SRC_CALL, 0);
+		b->arg[0] = flags;
+		b->other_tgid = child->pid;
+		b->other_start = child->start_boottime;
+		put_unit(s, HEAD);
+	}
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int on_exit(__u64 *ctx)
+{
+	if (!mine())
+		return 0;
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct scratch *s = scratch();
+	if (!s)
+		return 0;
+	struct cache *c = cache_of(t, false);
+	if (c)
+		flush_all(s, t, c);
+	struct signal_struct *sig = t->signal;
+	bool last = sig->live.counter == 0;
+	struct body *b = new_body(s);
+	head(out_rec(s), t, last ? K_EXIT : K_THREAD, last ? SRC_EXIT : SRC_PART, 0);
+	b->ret = sig->flags & SIGNAL_GROUP_EXIT ? sig->group_exit_code : t->group_leader->exit_code;
+	put_unit(s, HEAD);
+	return 0;
+}
+
+/*
+ * Signals that a process of the target sends to another one. It may run with interrupts off, so it builds the record
+ * in the ring.
+ */
+SEC("tp_btf/signal_generate")
+int on_signal(__u64 *ctx)
+{
+	int sig = ctx[0];
+	__u64 raw = ctx[1];
+	struct task_struct *to = (struct task_struct *)ctx[2];
+	int result = ctx[4];
+	if (raw <= 1 || !mine()) /* 0 and 1 stand for the kernel's own */
+		return 0;
+	struct kernel_siginfo *info = as(struct kernel_siginfo, raw);
+	struct task_struct *t = bpf_get_current_task_btf();
+	if (info->si_code > 0 || to->tgid == t->tgid)
+		return 0;
+	seen(SRC_SIGNAL, 1);
+	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
+	__u64 seq = next_seq();
+	char *p = bpf_ringbuf_reserve(&ring, HEAD, 0);
+	if (!p) {
+		lost(SRC_SIGNAL, 1);
+		return 0;
+	}
+	struct rec *r = (struct rec *)p;
+	struct body *b = (struct body *)(p + sizeof(*r));
+	memzero(b, sizeof(*b));
+	head(r, t, K_SIGNAL, SRC_SIGNAL, 0);
+	r->len = HEAD;
+	r->seq = seq;
+	b->arg[0] = sig;
+	b->arg[1] = result;
+	b->other_tgid = to->tgid;
+	b->other_start = to->group_leader->start_boottime;
+	bpf_ringbuf_submit(p, wake_flag(waiting));
+	return 0;
+}
+
+enum { URING_OPENAT = 18, URING_OPENAT2 = 28 };
+
+/* Submissions: what is asked for is known, what came of it is not. */
+SEC("tp_btf/io_uring_submit_req")
+int on_uring(__u64 *ctx)
+{
+	struct io_kiocb *req = (struct io_kiocb *)ctx[0];
+	if (!mine())
+		return 0;
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct scratch *s = scratch();
+	if (!s)
+		return 0;
+	struct body *b = new_body(s);
+	head(out_rec(s), t, K_URING, SRC_URING, 0);
+	__u8 op = req->opcode;
+	b->arg[0] = op;
+	__u32 pos = HEAD;
+	if (op == URING_OPENAT || op == URING_OPENAT2) {
+		struct io_open *o = as(struct io_open, &req->cmd);
+		struct filename *name = as(struct filename, o->filename);
+		b->arg[1] = o->how.flags;
+		b->len[0] = kernel_str(s, name->name, pos);
+		bool relative = !b->len[0] || s->out[HEAD] != '/';
+		pos += b->len[0];
+		if (relative) {
+			s->walk = 0;
+			b->len[1] = walk_base(o->dfd, pos) & 0x1fff;
+			pos += b->len[1];
+			b->walk = s->walk;
+		}
+	}
+	put_unit(s, pos);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Paths and strings. */
+#ifndef BODYCAM_PATH_H
+#define BODYCAM_PATH_H
+
+#include "emit.h"
+
+#define AT_FDCWD (-100)
+#define WALK_STEPS 1024
+
+/*
+ * walk_at writes the path of the struct path at s->ptr to s->out[pos], from the top of its mount tree, and returns its
+ * length. It goes from the name upwards, as d_path does, but does not stop at the process's root: a chroot hides
+ * nothing. Global, so that the verifier looks at it once; hence the scratch instead of arguments.
+ */
+noinline_fn int walk_at(__u32 pos)
+{
+	struct scratch *s = scratch();
+	if (!s || pos > OUT_MAX - STR_MAX - 1)
+		return 0;
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct path *p = as(struct path, s->ptr);
+	struct dentry *d = as(struct dentry, p->dentry);
+	struct vfsmount *vm = p->mnt;
+	if (!d || !vm)
+		return 0;
+	struct mount *m = as(struct mount, (void *)vm - field_offset(struct mount, mnt));
+	__u32 off = STR_MAX, bits = WALK_CUT;
+	if (!d->d_hash.pprev && d != d->d_parent)
+		s->walk |= WALK_DELETED;
+	struct bpf_iter_num it;
+	bpf_iter_num_new(&it, 0, WALK_STEPS);
+	while (bpf_iter_num_next(&it)) {
+		struct dentry *up = as(struct dentry, d->d_parent);
+		if (d == m->mnt.mnt_root) {
+			struct mount *parent = as(struct mount, m->mnt_parent);
+			if (parent == m) {
+				struct nsproxy *ns = t->nsproxy;
+				bits = ns && m->mnt_ns == ns->mnt_ns ? 0 : WALK_DETACHED;
+				break;
+			}
+			d = as(struct dentry, m->mnt_mountpoint);
+			m = parent;
+			continue;
+		}
+		__u32 n = d->d_name.len & 0xff;
+		const void *name = d->d_name.name;
+		if (up == d) { /* an object outside any tree: pipe, memfd, socket */
+			bits = WALK_ANON;
+			if (off >= n) {
+				off = (off - n) & (STR_MAX - 1);
+				bpf_probe_read_kernel(&s->back[off], n, name);
+			}
+			break;
+		}
+		if (off < n + 1)
+			break;
+		off = (off - n) & (STR_MAX - 1);
+		bpf_probe_read_kernel(&s->back[off], n, name);
+		off = (off - 1) & (STR_MAX - 1);
+		s->back[off] = '/';
+		d = up;
+	}
+	bpf_iter_num_destroy(&it);
+	s->walk |= bits;
+	if (off == STR_MAX) {
+		if (bits & WALK_ANON)
+			return 0;
+		s->out[pos] = '/';
+		return 1;
+	}
+	off &= STR_MAX - 1;
+	bpf_probe_read_kernel(&s->out[pos], STR_MAX - off, &s->back[off]);
+	return STR_MAX - off;
+}
+
+/* user_str_at copies the string at the user address s->ptr to s->out[pos] and returns its length. */
+noinline_fn int user_str_at(__u32 pos)
+{
+	struct scratch *s = scratch();
+	if (!s || pos > OUT_MAX - STR_MAX - 1)
+		return 0;
+	long n = bpf_probe_read_user_str(&s->out[pos], STR_MAX, (void *)s->ptr);
+	return n > 0 ? n - 1 : 0;
+}
+
+noinline_fn int kernel_str_at(__u32 pos)
+{
+	struct scratch *s = scratch();
+	if (!s || pos > OUT_MAX - STR_MAX - 1)
+		return 0;
+	long n = bpf_probe_read_kernel_str(&s->out[pos], STR_MAX, (void *)s->ptr);
+	return n > 0 ? n - 1 : 0;
+}
+
+static inline_always __u32 walk(struct scratch *s, const void *path, __u32 pos)
+{
+	s->ptr = (__u64)path;
+	return walk_at(pos) & 0x1fff;
+}
+
+static inline_always __u32 user_str(struct scratch *s, __u64 addr, __u32 pos)
+{
+	s->ptr = addr;
+	return user_str_at(pos) & (STR_MAX - 1);
+}
+
+static inline_always __u32 kernel_str(struct scratch *s, const void *addr, __u32 pos)
+{
+	s->ptr = (__u64)addr;
+	return kernel_str_at(pos) & (STR_MAX - 1);
+}
+
+/* fd_file returns the file behind a descriptor of the current task, or NULL. */
+static inline_always struct file *fd_file(struct task_struct *t, int fd)
+{
+	struct files_struct *files = t->files;
+	if (!files || fd < 0)
+		return 0;
+	struct fdtable *table = files->fdt;
+	if ((__u32)fd >= table->max_fds)
+		return 0;
+	struct file *f = 0;
+	bpf_probe_read_kernel(&f, sizeof(f), &table->fd[fd]);
+	return f ? as(struct file, f) : 0;
+}
+
+/* walk_base writes the path of the folder that a relative name starts from. */
+noinline_fn int walk_base(int dfd, __u32 pos)
+{
+	struct scratch *s = scratch();
+	struct task_struct *t = bpf_get_current_task_btf();
+	if (!s)
+		return 0;
+	if (dfd == AT_FDCWD) {
+		struct fs_struct *fs = t->fs;
+		s->ptr = (__u64)&fs->pwd;
+		return walk_at(pos);
+	}
+	struct file *f = fd_file(t, dfd);
+	if (!f) {
+		s->walk |= WALK_NOFD;
+		return 0;
+	}
+	s->ptr = (__u64)&f->f_path;
+	return walk_at(pos);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* At the end: iterators that send what is still gathered for live tasks and sockets. Run when no hook is attached. */
+#ifndef BODYCAM_STOP_H
+#define BODYCAM_STOP_H
+
+#include "cache.h"
+#include "net.h"
+
+SEC("iter/task")
+int flush_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *t = ctx->task;
+	struct scratch *s = scratch();
+	if (!t || !s)
+		return 0;
+	struct cache *c = bpf_task_storage_get(&caches, t, 0, 0);
+	if (c)
+		flush_all(s, t, c);
+	return 0;
+}
+
+SEC("iter/bpf_sk_storage_map")
+int flush_socks(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+	struct sock_info *i = ctx->value;
+	if (!sk || !i || i->told)
+		return 0;
+	struct net n = {};
+	from_sock(&n, sk);
+	if (n.proto == PROTO_TCP) {
+		if (!i->established)
+			return 0;
+		tcp_bytes(&n, sk);
+	} else {
+		if (!(i->rd || i->wr))
+			return 0;
+		n.rd = i->rd;
+		n.wr = i->wr;
+	}
+	struct rec r = i->owner;
+	r.time = bpf_ktime_get_boot_ns();
+	seen(SRC_FLOW, 1);
+	if (!send_net(&r, &n))
+		lost(SRC_FLOW, 1);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The end of system calls. */
+#ifndef BODYCAM_SYSCALLS_H
+#define BODYCAM_SYSCALLS_H
+
+#include "cache.h"
+#include "calls.h"
+#include "net.h"
+
+#define TS_COMPAT 2
+#define ABI_AMD64 1
+#define ABI_I386 2
+#define ABI_X32 3
+#define PROT_WRITE 2
+#define PROT_EXEC 4
+#define MAP_SHARED_TYPES 3
+#define MAP_TYPE 15
+#define MAP_ANONYMOUS 32
+#define EALREADY 114
+
+/* arg returns argument n, from 1; 0 for no argument. */
+static inline_always __u64 arg(struct scratch *s, __u8 n)
+{
+	return s->arg[(n - 1) & 7];
+}
+
+static inline_always struct body *call_body(struct scratch *s, struct task_struct *t, __u8 kind, __u8 src, __u8 type)
+{
+	struct rec *r = out_rec(s);
+	struct body *b = new_body(s);
+	head(r, t, kind, src, type);
+	r->nr = s->nr;
+	r->abi = s->abi;
+	b->ret = s->ret;
+	for (int i = 0; i < 5; i++)
+		b->arg[i] = s->arg[i];
+	s->walk = 0;
+	return b;
+}
+
+/* put_name copies a name as given to out[pos]; where it is relative, the path of its folder follows. */
+static noinline_fn __u32 put_name(struct scratch *s, int dfd, __u64 name, __u32 pos, int second)
+{
+	struct body *b = out_body(s);
+	if (pos > OUT_MAX / 2)
+		return pos;
+	__u32 n = user_str(s, name, pos);
+	bool relative = !n || s->out[pos] != '/';
+	__u32 end = pos + n, m = 0;
+	if (relative) {
+		s->walk = 0;
+		m = walk_base(dfd, end) & 0x1fff;
+		b->walk |= second ? s->walk << 8 : s->walk;
+	}
+	if (second) {
+		b->len[2] = n;
+		b->len[3] = m;
+	} else {
+		b->len[0] = n;
+		b->len[1] = m;
+	}
+	return (end + m) & 0x7fff;
+}
+
+static inline_always int dfd_arg(struct scratch *s, __u8 n)
+{
+	return n ? (int)arg(s, n) : AT_FDCWD;
+}
+
+static inline_always __u8 source_of(const volatile struct call *c)
+{
+	return c->act == A_EXEC ? SRC_EXEC : c->act == A_OPEN || c->act == A_OPENHOW ? SRC_OPEN : SRC_CALL;
+}
+
+/* on_path reports a call that names paths. */
+static noinline_fn int on_path(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	call_body(s, t, K_CALL, source_of(c), c->type);
+	__u32 pos = HEAD;
+	if (c->path)
+		pos = put_name(s, dfd_arg(s, c->dfd), arg(s, c->path), pos, 0);
+	if (c->path2)
+		pos = put_name(s, dfd_arg(s, c->dfd2), arg(s, c->path2), pos, 1);
+	if (!s->ret && c->type)
+		__sync_fetch_and_add(&tree, 1);
+	put_unit(s, pos);
+	return 0;
+}
+
+/* on_dir reports chdir and chroot: the name as given, and where that led. */
+static noinline_fn int on_dir(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	if (s->ret)
+		return on_path(s, t, c);
+	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+	struct fs_struct *fs = t->fs;
+	__u32 pos = HEAD, n = 0;
+	if (c->path)
+		n = user_str(s, arg(s, c->path), pos);
+	b->len[0] = n;
+	pos += n;
+	b->len[1] = walk(s, c->act == A_CHROOT ? &fs->root : &fs->pwd, pos);
+	b->walk = s->walk | WALK_OBJECT;
+	put_unit(s, pos + b->len[1]);
+	return 0;
+}
+
+static noinline_fn int on_fd(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+	struct file *f = fd_file(t, arg(s, c->fd));
+	if (f) {
+		body_of_file(b, f);
+		b->len[1] = walk(s, &f->f_path, HEAD);
+		b->walk = s->walk | WALK_OBJECT;
+	} else {
+		b->walk = WALK_NOFD;
+	}
+	__u32 pos = HEAD + b->len[1];
+	if (c->path2) {
+		b->len[2] = user_str(s, arg(s, c->path2), pos);
+		pos += b->len[2];
+	}
+	put_unit(s, pos);
+	return 0;
+}
+
+/* on_args reports a call by its arguments; with A_TARGET, the process that one of them names. */
+static noinline_fn int on_args(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+	__u32 pos = HEAD;
+	if (c->path) {
+		b->len[0] = user_str(s, arg(s, c->path), pos);
+		pos += b->len[0];
+	}
+	if ((c->act == A_TARGET || c->act == A_KILL) && ksym_exists(bpf_task_from_vpid)) {
+		struct task_struct *o = bpf_task_from_vpid(arg(s, c->fd));
+		if (o) {
+			b->other_tgid = o->tgid;
+			b->other_start = o->group_leader->start_boottime;
+			bpf_task_release(o);
+		}
+	}
+	put_unit(s, pos);
+	return 0;
+}
+
+/* on_open reports an open that worked, or folds it into the entry of an earlier one. */
+static noinline_fn int on_open(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	int fd = s->ret;
+	struct file *f = fd_file(t, fd);
+	if (!f) {
+		struct stats *st = my_stats();
+		if (st)
+			__sync_fetch_and_add(&st->raced, 1);
+		struct body *b = call_body(s, t, K_OPEN, SRC_OPEN, c->type);
+		b->walk = WALK_NOFD;
+		__u32 pos = c->path ? put_name(s, dfd_arg(s, c->dfd), arg(s, c->path), HEAD, 0) : HEAD;
+		put_unit(s, pos);
+		return 0;
+	}
+	struct dentry *d = as(struct dentry, f->f_path.dentry);
+	struct cache *cache = cache_of(t, true);
+	int slot = -1;
+	if (cache) {
+		slot = entry_find(cache, f, d);
+		struct entry *e = &cache->e[slot & (ENTRIES - 1)];
+		if (slot >= 0 && e->tree == tree) {
+			__u64 now = bpf_ktime_get_boot_ns();
+			seen(SRC_OPEN, 1);
+			if (!e->opens++)
+				e->first_open = now;
+			e->last_open = now;
+			touch_entry(cache, slot);
+			bind_fd(cache, fd, f, slot);
+			if (now - e->first_open > FLUSH_AFTER)
+				flush_entry(s, t, e, slot & (ENTRIES - 1));
+			return 0;
+		}
+		if (slot < 0)
+			slot = entry_take(s, t, cache, d);
+		else
+			flush_entry(s, t, e, slot & (ENTRIES - 1));
+		slot &= ENTRIES - 1;
+	}
+	struct body *b = call_body(s, t, K_OPEN, SRC_OPEN, c->type);
+	__u32 pos = HEAD;
+	if (c->path) {
+		b->len[0] = user_str(s, arg(s, c->path), pos);
+		pos += b->len[0];
+	}
+	body_of_file(b, f);
+	b->len[1] = walk(s, &f->f_path, pos);
+	b->walk = s->walk | WALK_OBJECT;
+	b->slot = slot;
+	put_unit(s, pos + b->len[1]);
+	if (cache) {
+		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(out_rec(s)));
+		touch_entry(cache, slot);
+		bind_fd(cache, fd, f, slot);
+	}
+	return 0;
+}
+
+/* on_mmap reports the first executable, and the first shared writable, mapping of a file; later ones are folded. */
+static noinline_fn int on_mmap(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	__u64 prot = s->arg[2], flags = s->arg[3];
+	if (flags & MAP_ANONYMOUS)
+		return 0;
+	struct cache *cache = cache_of(t, true);
+	if (!cache)
+		return 0;
+	struct entry *e = used_entry(s, t, cache, s->arg[4]);
+	if (!e)
+		return 0;
+	__u32 slot = cache->fd[s->arg[4] & (FDS - 1)].slot;
+	e->mapped = 1;
+	__u8 how = 0;
+	if (prot & PROT_EXEC)
+		how |= MAP_EXEC;
+	if ((prot & PROT_WRITE) && (flags & MAP_TYPE) != 2)
+		how |= MAP_SHARED_WRITE;
+	if (!how)
+		return 0;
+	if ((e->told & how) == how) {
+		seen(SRC_MMAP, 1);
+		e->mmaps++;
+		e->last_mmap = bpf_ktime_get_boot_ns();
+		return 0;
+	}
+	e->told |= how;
+	struct body *b = call_body(s, t, K_MMAP, SRC_MMAP, c->type);
+	b->oid = e->oid;
+	b->slot = slot;
+	b->ino = e->ino;
+	b->dev = e->dev;
+	put_unit(s, HEAD);
+	return 0;
+}
+
+static inline_always bool prctl_matters(__u64 option)
+{
+	switch (option) {
+	case 1:          /* PR_SET_PDEATHSIG */
+	case 4:          /* PR_SET_DUMPABLE */
+	case 15:         /* PR_SET_NAME */
+	case 22:         /* PR_SET_SECCOMP */
+	case 24:         /* PR_CAPBSET_DROP */
+	case 28:         /* PR_SET_SECUREBITS */
+	case 35:         /* PR_SET_MM */
+	case 36:         /* PR_SET_CHILD_SUBREAPER */
+	case 38:         /* PR_SET_NO_NEW_PRIVS */
+	case 47:         /* PR_CAP_AMBIENT */
+	case 59:         /* PR_SET_SYSCALL_USER_DISPATCH */
+	case 0x59616d61: /* PR_SET_PTRACER */
+		return true;
+	}
+	return false;
+}
+
+static noinline_fn int on_prctl(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	if (!prctl_matters(s->arg[0]))
+		return 0;
+	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+	if (s->arg[0] == 15)
+		b->len[0] = user_str(s, s->arg[1], HEAD) & 15;
+	put_unit(s, HEAD + b->len[0]);
+	return 0;
+}
+
+static inline_always void load_args(struct scratch *s, struct pt_regs *regs)
+{
+	if (s->abi == ABI_I386) {
+		s->arg[0] = (__u32)regs->bx;
+		s->arg[1] = (__u32)regs->cx;
+		s->arg[2] = (__u32)regs->dx;
+		s->arg[3] = (__u32)regs->si;
+		s->arg[4] = (__u32)regs->di;
+		s->arg[5] = (__u32)regs->bp;
+	} else {
+		s->arg[0] = regs->di;
+		s->arg[1] = regs->si;
+		s->arg[2] = regs->dx;
+		s->arg[3] = regs->r10;
+		s->arg[4] = regs->r8;
+		s->arg[5] = regs->r9;
+	}
+}
+
+/* load_indirect replaces the arguments by the six words at addr, as i386's multiplexed calls keep them. */
+static noinline_fn int load_indirect(struct scratch *s, __u64 addr)
+{
+	__u32 w[6] = {};
+	bpf_probe_read_user(w, sizeof(w), (void *)addr);
+	for (int i = 0; i < 6; i++)
+		s->arg[i] = w[i];
+	return 0;
+}
+
+/* dispatch_net handles the calls on sockets. */
+static noinline_fn int dispatch_net(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	switch (c->act) {
+	case A_CONNECT:
+		return on_address(s, t, NET_CONNECT, s->arg[0]);
+	case A_BIND:
+		return on_address(s, t, NET_BIND, s->arg[0]);
+	case A_LISTEN:
+		return on_address(s, t, NET_LISTEN, s->arg[0]);
+	case A_ACCEPT:
+		return s->ret >= 0 ? on_address(s, t, NET_ACCEPT, s->ret) : 0;
+	case A_SENDTO:
+		return on_send(s, t, s->arg[0], s->arg[4], s->arg[5]);
+	case A_SENDMSG:
+	case A_SENDMMSG:
+		return on_sendmsg(s, t, s->arg[0], s->arg[1]);
+	case A_RECVMSG:
+		return s->ret >= 0 ? on_recvmsg(s, t, s->arg[0], s->arg[1]) : 0;
+	case A_URING:
+		return s->ret < 0 ? on_args(s, t, c) : flush_pending(s, t);
+	}
+	return 0;
+}
+
+/* load_flags replaces an argument that points to a struct by the 64 bits of flags that the struct begins with. */
+static inline_always void load_flags(struct scratch *s, __u8 n)
+{
+	__u64 flags = 0;
+	bpf_probe_read_user(&flags, sizeof(flags), (void *)arg(s, n));
+	s->arg[(n - 1) & 7] = flags;
+}
+
+static noinline_fn int dispatch(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+{
+	switch (c->act) {
+	case A_OPENHOW:
+		load_flags(s, c->fd);
+		return s->ret >= 0 ? on_open(s, t, c) : on_path(s, t, c);
+	case A_CLONE3:
+		load_flags(s, c->fd);
+		return s->ret < 0 ? on_args(s, t, c) : 0;
+	case A_OPEN:
+		return s->ret >= 0 ? on_open(s, t, c) : on_path(s, t, c);
+	case A_PATH:
+		return on_path(s, t, c);
+	case A_EXEC:
+		return s->ret ? on_path(s, t, c) : 0;
+	case A_FD:
+		return on_fd(s, t, c);
+	case A_CHDIR:
+	case A_CHROOT:
+		return on_dir(s, t, c);
+	case A_ARGS:
+	case A_TARGET:
+		return on_args(s, t, c);
+	case A_CLONE:
+	case A_KILL:
+		return s->ret < 0 ? on_args(s, t, c) : 0;
+	case A_PRCTL:
+		return on_prctl(s, t, c);
+	case A_MMAP:
+		return on_mmap(s, t, c);
+	}
+	return dispatch_net(s, t, c);
+}
+
+SEC("tp_btf/sys_exit")
+int on_sys_exit(__u64 *ctx)
+{
+	struct pt_regs *regs = (struct pt_regs *)ctx[0];
+	long ret = ctx[1];
+	struct task_struct *t = bpf_get_current_task_btf();
+	bool compat = t->thread_info.status & TS_COMPAT;
+	__u64 nr = regs->orig_ax, index = nr;
+	if (!compat && (nr & X32_BIT))
+		index = nr & ~(__u64)X32_BIT;
+	if (index >= CALLS)
+		return 0;
+	const volatile struct call *c = compat ? &calls32[index] : &calls64[index];
+	__u8 act = c->act;
+	if (act == A_NONE || !mine())
+		return 0;
+	if ((act == A_READ || act == A_WRITE || act == A_COPY) && ret <= 0)
+		return 0;
+	if (act == A_MMAP && (unsigned long)ret >= (unsigned long)-4095)
+		return 0;
+	struct scratch *s = scratch();
+	if (!s)
+		return 0;
+	s->abi = compat ? ABI_I386 : index != nr ? ABI_X32 : ABI_AMD64;
+	s->nr = nr;
+	s->ret = ret;
+	load_args(s, regs);
+	if (act == A_SOCKETCALL) {
+		__u64 sub = socketcalls[s->arg[0] & 31];
+		if (!sub || sub >= CALLS)
+			return 0;
+		load_indirect(s, s->arg[1]);
+		s->nr = sub;
+		c = &calls32[sub];
+		act = c->act;
+	} else if (act == A_INDIRECT) {
+		load_indirect(s, s->arg[0]);
+		act = A_MMAP;
+		if ((unsigned long)ret >= (unsigned long)-4095)
+			return 0;
+		return on_mmap(s, t, c);
+	}
+	switch (act) {
+	case A_READ:
+		moved(s, t, arg(s, c->fd), ret, 0);
+		return 0;
+	case A_WRITE:
+		moved(s, t, arg(s, c->fd), 0, ret);
+		return 0;
+	case A_COPY:
+		moved(s, t, arg(s, c->fd), ret, 0);
+		moved(s, t, arg(s, c->fd2), 0, ret);
+		return 0;
+	case A_CLOSE:
+		if (!ret)
+			closed(t, s->arg[0]);
+		return 0;
+	}
+	return dispatch(s, t, c);
+}
+
+#endif
