@@ -20,8 +20,6 @@ func (d *decoder) check(n *node, f field) {
 		err = checkName(n.text)
 	case "abs":
 		err = checkBoxPath(n.text)
-	case "absdir":
-		err = checkBoxPath(strings.TrimSuffix(n.text, "/") + "/.")
 	case "glob":
 		err = checkGlob(n.text)
 	case "hostname":
@@ -146,6 +144,9 @@ func checkHost(s string) error {
 	if _, err := netip.ParsePrefix(s); err == nil {
 		return nil
 	}
+	if strings.Contains(s, "/") {
+		return fmt.Errorf("%s: want the host alone, as example.org, not a URL", quote(s))
+	}
 	host := s
 	if h, p, err := net.SplitHostPort(s); err == nil {
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
@@ -155,9 +156,6 @@ func checkHost(s string) error {
 		if _, err := netip.ParseAddr(h); err == nil {
 			return nil
 		}
-	}
-	if strings.Contains(host, "://") || strings.Contains(host, "/") {
-		return fmt.Errorf("%s is a URL: want the host alone, as example.org", quote(s))
 	}
 	if checkHostname(strings.TrimPrefix(host, "*.")) != nil {
 		return fmt.Errorf("%s is not a host: want example.org, *.example.org, an address or a prefix, each with :port if need be", quote(s))

@@ -15,6 +15,7 @@ type decoder struct {
 	// unknown is called for a key that the type doesn't have; nil makes it a problem.
 	unknown func(path string, e entry, n *node)
 	path    []string
+	ofTask  bool // the file is a task.yaml
 }
 
 // A nodeReader reads itself from a node.
@@ -32,7 +33,7 @@ func (d *decoder) fail(n *node, format string, args ...any) {
 }
 
 func (d *decoder) wrongType(n *node, want string) {
-	name := "this"
+	name := "the file"
 	if len(d.path) > 0 {
 		name = strings.Join(d.path, ".")
 	}
@@ -236,7 +237,9 @@ func (d *decoder) unknownKey(n *node, e entry, fields []field) {
 	bare := strings.TrimPrefix(e.key, "+")
 	if near := nearest(bare, names); near != "" {
 		msg += ": did you mean " + near + "?"
-	} else if paths := keyPaths(bare); len(paths) > 0 {
+	} else if paths := keyPaths(bare); len(paths) > 0 && d.ofTask {
+		msg += ": a task can't set it; a kind can, as " + strings.Join(paths, " or ")
+	} else if len(paths) > 0 {
 		msg += ": did you mean " + strings.Join(paths, " or ") + "?"
 	} else {
 		msg += ": known are " + strings.Join(names, ", ")
@@ -364,7 +367,10 @@ func (v *Command) readNode(d *decoder, n *node) {
 	case n.kind == textNode && strings.TrimSpace(n.text) != "" && !strings.Contains(n.text, "\x00"):
 		*v = Command{Shell: n.text}
 		return
-	case n.kind != listNode || len(n.items) == 0:
+	case n.kind == listNode && len(n.items) == 0:
+		d.fail(n, "%s: the list is empty: want at least the program", strings.Join(d.path, "."))
+		return
+	case n.kind != listNode:
 		d.wrongType(n, "a command (text for the shell, or a list of arguments)")
 		return
 	}

@@ -42,7 +42,8 @@ type buildBase struct {
 // builder reads one Dockerfile. Its fields are the state between two instructions.
 type builder struct {
 	spec    BuildSpec
-	file    string // Dockerfile for messages, relative to the task
+	file    string // Dockerfile as the plan names it, relative to the task
+	shown   string // Dockerfile as errors name it
 	base    buildBase
 	ignore  []string
 	lex     *shell.Lex
@@ -68,9 +69,9 @@ func readBuild(root string, spec BuildSpec, base buildBase) (*build, error) {
 		return nil, err
 	}
 	if !utf8.Valid(data) {
-		return nil, Problems{{File: file, Msg: "the file isn't UTF-8"}}
+		return nil, Problems{{File: spec.File, Msg: "the file isn't UTF-8"}}
 	}
-	b := &builder{spec: spec, file: file, base: base, ignore: ignore, out: &build{env: base.env, ignoreFile: ignoreFile}, known: map[string]bool{}}
+	b := &builder{spec: spec, file: file, shown: spec.File, base: base, ignore: ignore, out: &build{env: base.env, ignoreFile: ignoreFile}, known: map[string]bool{}}
 	b.read(data)
 	if err := b.probs.err(); err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func dockerProblem(file string, err error, line int) Problem {
 }
 
 func (b *builder) read(data []byte) {
-	p, probs := parseDockerfile(data, b.file)
+	p, probs := parseDockerfile(data, b.shown)
 	if b.probs = append(b.probs, probs...); len(probs) > 0 {
 		return
 	}
@@ -163,7 +164,7 @@ func (b *builder) chain(stages []instructions.Stage) []instructions.Stage {
 	if b.spec.Target != "" {
 		i, ok := instructions.HasStage(stages, b.spec.Target)
 		if !ok {
-			b.probs = append(b.probs, Problem{File: b.file, Msg: "there is no stage " + quote(b.spec.Target)})
+			b.probs = append(b.probs, Problem{File: b.shown, Msg: "there is no stage " + quote(b.spec.Target)})
 			return nil
 		}
 		last = i
@@ -176,7 +177,7 @@ func (b *builder) chain(stages []instructions.Stage) []instructions.Stage {
 		b.args = b.global
 		name, err := b.expand(s.BaseName)
 		if err != nil {
-			b.probs = append(b.probs, Problem{File: b.file, Line: line, Msg: err.Error()})
+			b.probs = append(b.probs, Problem{File: b.shown, Line: line, Msg: err.Error()})
 			return nil
 		}
 		if j, ok := instructions.HasStage(stages[:i], name); ok {
@@ -212,7 +213,7 @@ func platformArgs() map[string]string {
 }
 
 func (b *builder) fail(line int, format string, args ...any) {
-	b.probs = append(b.probs, Problem{File: b.file, Line: line, Msg: fmt.Sprintf(format, args...)})
+	b.probs = append(b.probs, Problem{File: b.shown, Line: line, Msg: fmt.Sprintf(format, args...)})
 }
 
 func (b *builder) refuse(code string, line int, sev bodycam.Severity, why string) {

@@ -36,6 +36,16 @@ type harborTask struct {
 	Agent         harborAgent                `json:"agent"`
 	Solution      harborSolved               `json:"solution"`
 	Environment   harborEnvironment          `json:"environment"`
+
+	tree *node
+}
+
+// line is where a key of the environment is written.
+func (ht *harborTask) line(key string) int {
+	if n := ht.tree.get("environment").get(key); n != nil {
+		return n.line
+	}
+	return 0
 }
 
 type harborHead struct {
@@ -115,7 +125,7 @@ func parseHarbor(data []byte, src *source) (*harborTask, []Note, error) {
 	if err := probs.err(); err != nil {
 		return nil, nil, err
 	}
-	ht := &harborTask{}
+	ht := &harborTask{tree: n}
 	var notes []Note
 	d := decoder{unknown: func(at string, e entry, _ *node) {
 		key := e.key
@@ -189,7 +199,7 @@ func (t *Task) harborEnvironment(ht *harborTask) {
 		t.Environment.Limits.Disk = e.Storage
 	}
 	if e.GPUs > 0 {
-		t.unhonoured(fmt.Sprintf("gpus = %g", e.GPUs), harborFile, 0, bodycam.High, "the box has no GPU")
+		t.unhonoured(fmt.Sprintf("gpus = %g", e.GPUs), harborFile, ht.line("gpus"), bodycam.High, "the box has no GPU")
 	}
 	for _, m := range e.MCPServers {
 		t.Environment.MCPServers = append(t.Environment.MCPServers, MCPServer(m))
@@ -291,9 +301,9 @@ func (t *Task) harborBuild(ht *harborTask, shown string) error {
 	image := ht.Environment.DockerImage
 	switch {
 	case image != "" && t.Environment.Build != nil:
-		t.Notes = append(t.Notes, Note{File: harborFile, Text: "docker_image " + image + " isn't used: the Dockerfile is read instead"})
+		t.Notes = append(t.Notes, Note{File: harborFile, Line: ht.line("docker_image"), Text: "docker_image " + image + " isn't used: the Dockerfile is read instead"})
 	case image != "":
-		t.unhonoured("docker_image = "+quote(image), harborFile, 0, bodycam.Medium, "images aren't pulled: the kind's base stands in for it")
+		t.unhonoured("docker_image = "+quote(image), harborFile, ht.line("docker_image"), bodycam.Medium, "images aren't pulled: the kind's base stands in for it")
 	case t.Environment.Build == nil && !composed:
 		t.Notes = append(t.Notes, Note{File: harborEnv, Text: "there is neither Dockerfile nor docker-compose.yaml: the kind's base is all there is"})
 	}

@@ -24,9 +24,11 @@ const maxEntries = 500_000
 // Manifest lists what a directory holds, in the order of the paths' bytes.
 type Manifest struct {
 	Files []ManifestFile `json:"files"`
-	// SHA256 is that of one line per file: mode, space, size, space, content's digest or "-", space, path, and for a
+	// SHA256 is that of one line per file: kind, space, size, space, content's digest or "-", space, path, and for a
 	// symbolic link " -> " and what it says, each line with a newline at its end; path and link as Go quotes them
-	// (strconv.Quote of the raw bytes). Owners and times are left out: they differ between checkouts.
+	// (strconv.Quote of the raw bytes). Kind is the first letter of Mode (-, d, L, p, S, D, u and g for set-user and
+	// set-group files as Go writes them), followed by x where the owner may execute a regular file. Other permission
+	// bits, owners and times are left out: they differ between checkouts of the same files.
 	SHA256 string `json:"sha256"`
 }
 
@@ -70,13 +72,25 @@ func digestFiles(files []ManifestFile) string {
 		if sum == "" {
 			sum = "-"
 		}
-		fmt.Fprintf(h, "%s %d %s %q", f.Mode, f.Size, sum, bodycam.Unescape(f.Path))
+		fmt.Fprintf(h, "%s %d %s %q", modeKind(f.Mode), f.Size, sum, bodycam.Unescape(f.Path))
 		if f.Link != "" {
 			fmt.Fprintf(h, " -> %q", bodycam.Unescape(f.Link))
 		}
 		io.WriteString(h, "\n")
 	}
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// modeKind is what of a mode is the same in every checkout.
+func modeKind(mode string) string {
+	if len(mode) < 10 {
+		return mode
+	}
+	kind := mode[:len(mode)-9]
+	if kind != "d" && kind != "L" && mode[len(mode)-7] == 'x' {
+		kind += "x"
+	}
+	return kind
 }
 
 // hostEntry is something in a directory outside.

@@ -179,7 +179,6 @@ func (r *resolver) environment() {
 	p.Env = r.kindEnv(e.Env)
 	p.User = first(e.User, "root")
 	p.Workdir = first(e.Workdir, "/")
-	p.Artifacts = slices.Concat(r.k.Artifacts, te.Artifacts)
 }
 
 // network lets a task tighten what the kind allows, and the caller decide.
@@ -238,6 +237,7 @@ func (r *resolver) build() {
 			r.home = path.Clean(v.Value)
 		}
 	}
+	p.Artifacts = r.boxPaths(slices.Concat(r.k.Artifacts, te.Artifacts)...)
 }
 
 // boxPath puts the box's own values into a path of a kind or task file.

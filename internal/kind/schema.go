@@ -83,7 +83,7 @@ func nullable(p map[string]any) map[string]any {
 
 const (
 	durationPattern = `^\s*(\d+(\.\d*)?|\.\d+|\d+d)?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*\s*$`
-	sizePattern     = `^\s*(\d+(\.\d*)?|\.\d+)\s*([kKmMgGtT]?([iI]?[bB])?)\s*$`
+	sizePattern     = `^\s*(\d+(\.\d*)?|\.\d+)\s*([kKmMgGtT]([iI]?[bB])?|[bB])?\s*$`
 )
 
 func anyOf(of ...map[string]any) map[string]any {

@@ -90,7 +90,7 @@ type Step struct {
 // CopySpec names files to copy into the box.
 type CopySpec struct {
 	From  HostPath `json:"from" doc:"File or directory outside, relative to this file." required:"true" check:"exists"`
-	To    string   `json:"to" doc:"Absolute path in the box. With a final slash the source is put into it under its own name." required:"true" check:"absdir"`
+	To    string   `json:"to" doc:"Absolute path in the box. With a final slash the source is put into it under its own name." required:"true" check:"abs"`
 	Owner string   `json:"owner,omitempty" doc:"Owner as name, uid or uid:gid. Defaults to root." check:"user" number:"true"`
 	Mode  string   `json:"mode,omitempty" doc:"Permission bits of files in octal, as \"0755\". Defaults to those of the source." check:"mode" number:"true"`
 }

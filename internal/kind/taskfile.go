@@ -135,7 +135,7 @@ func parseTaskFile(data []byte, src *source) (*taskFile, error) {
 		return nil, err
 	}
 	tf := &taskFile{}
-	d := decoder{}
+	d := decoder{ofTask: true}
 	d.decode(n, reflect.ValueOf(tf).Elem(), field{})
 	if err := d.probs.err(); err != nil {
 		return nil, err

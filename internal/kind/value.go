@@ -70,7 +70,9 @@ func ParseDuration(s string) (Duration, error) {
 // Size is a number of bytes. In files it is a number, or text with a unit in powers of 1024: 2G, 512M, 256K, 10 MiB.
 type Size int64
 
-var sizeUnits = map[string]uint{"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+var sizeUnits = map[string]uint{
+	"": 0, "b": 0, "k": 10, "kb": 10, "kib": 10, "m": 20, "mb": 20, "mib": 20, "g": 30, "gb": 30, "gib": 30, "t": 40, "tb": 40, "tib": 40,
+}
 
 // ParseSize reads a size. Units are powers of 1024 whether written K, KB or KiB, as Docker has it.
 func ParseSize(s string) (Size, error) {
@@ -80,11 +82,7 @@ func ParseSize(s string) (Size, error) {
 	if i < 0 {
 		i = len(t)
 	}
-	unit := strings.TrimSpace(t[i:])
-	if unit != "b" {
-		unit = strings.TrimSuffix(strings.TrimSuffix(unit, "b"), "i")
-	}
-	shift, ok := sizeUnits[unit]
+	shift, ok := sizeUnits[strings.TrimSpace(t[i:])]
 	if !ok {
 		return 0, bad
 	}

@@ -1,0 +1,2 @@
+#!/bin/bash
+grep -q hello out/greeting.txt

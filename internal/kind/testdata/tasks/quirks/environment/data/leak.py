@@ -1,0 +1,1 @@
+EXPECTED = ["the fabricated entry is b, and only b"]
