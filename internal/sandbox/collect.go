@@ -56,6 +56,9 @@ type CopyLimits struct {
 	FileBytes  int64 // default 256 MiB
 	Files      int   // entries of every type; default 100,000
 	Depth      int   // directories below one another; default 64
+	// Want picks regular files and links by their path below the one asked for; nil wants all. What isn't wanted is
+	// neither read nor told of.
+	Want func(path string) bool
 }
 
 func (l *CopyLimits) fill() {
@@ -145,6 +148,9 @@ func (c *collector) entry(f *os.File, name, base string, dst *os.Root, depth int
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
+	}
+	if c.left.Want != nil && st.Mode&unix.S_IFMT != unix.S_IFDIR && !c.left.Want(name) {
+		return nil
 	}
 	var fst unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fst); err != nil {
