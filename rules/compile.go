@@ -1,0 +1,355 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// pred is a compiled condition.
+type pred func(*machine) bool
+
+func never(*machine) bool { return false }
+
+// compiled is a condition with the event types for which it can be true, and those for which it can be false.
+// The engine asks a rule only about types for which it can be true.
+type compiled struct {
+	ok          pred
+	may, mayNot typeSet
+	checks      int // how much work it is
+}
+
+// gap is something that a condition needs and our events don't have.
+type gap struct {
+	what   string // name of the field or event type
+	reason string
+	at     mark
+	// partial gaps leave the rule something to match: a list of event types of which one isn't recorded.
+	partial bool
+}
+
+// compiler turns parsed conditions into closures. It goes on after an error, so that all are reported at once.
+type compiler struct {
+	set    *Set
+	macros map[string]*macroDef
+	lists  map[string]*listDef
+	report func(at mark, rule, msg, hint string)
+
+	// of the condition at work
+	rule    string
+	txt     text
+	gaps    []gap
+	unknown []gap // fields that nobody knows
+	stack   []string
+	done    map[macroKey]*macroDone
+	slots   int
+}
+
+type macroKey struct {
+	name     string
+	positive bool
+}
+
+type macroDone struct {
+	compiled
+	gaps    []gap
+	unknown []gap
+}
+
+func (c *compiler) errorf(off int, format string, args ...any) {
+	c.report(c.txt.mark(off), c.rule, fmt.Sprintf(format, args...), "")
+}
+
+func (c *compiler) hint(off int, hint, format string, args ...any) {
+	c.report(c.txt.mark(off), c.rule, fmt.Sprintf(format, args...), hint)
+}
+
+// condition compiles x. positive tells whether x being true helps to raise an alert (it doesn't below a "not").
+func (c *compiler) condition(x expr, positive bool) compiled {
+	switch v := x.(type) {
+	case *andExpr:
+		out := compiled{may: allTypes}
+		ps := make([]pred, len(v.xs))
+		for i, y := range v.xs {
+			k := c.condition(y, positive)
+			ps[i] = k.ok
+			out.may &= k.may
+			out.mayNot |= k.mayNot
+			out.checks += k.checks
+		}
+		out.ok = allOf(ps)
+		return out
+	case *orExpr:
+		out := compiled{mayNot: allTypes}
+		ps := make([]pred, len(v.xs))
+		for i, y := range v.xs {
+			k := c.condition(y, positive)
+			ps[i] = k.ok
+			out.may |= k.may
+			out.mayNot &= k.mayNot
+			out.checks += k.checks
+		}
+		out.ok = anyOf(ps)
+		return out
+	case *notExpr:
+		k := c.condition(v.x, !positive)
+		inner := k.ok
+		return compiled{func(m *machine) bool { return !inner(m) }, k.mayNot, k.may, k.checks}
+	case *macroExpr:
+		return c.macro(v, positive)
+	case *checkExpr:
+		return c.check(v, positive)
+	}
+	return compiled{ok: never}
+}
+
+func allOf(ps []pred) pred {
+	switch len(ps) {
+	case 2:
+		a, b := ps[0], ps[1]
+		return func(m *machine) bool { return a(m) && b(m) }
+	case 3:
+		a, b, c := ps[0], ps[1], ps[2]
+		return func(m *machine) bool { return a(m) && b(m) && c(m) }
+	}
+	return func(m *machine) bool {
+		for _, p := range ps {
+			if !p(m) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func anyOf(ps []pred) pred {
+	if len(ps) == 2 {
+		a, b := ps[0], ps[1]
+		return func(m *machine) bool { return a(m) || b(m) }
+	}
+	return func(m *machine) bool {
+		for _, p := range ps {
+			if p(m) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// macro compiles a macro once and lets all its uses share the answer for an event.
+func (c *compiler) macro(v *macroExpr, positive bool) compiled {
+	def := c.macros[v.name]
+	if def == nil {
+		names := make([]string, 0, len(c.macros))
+		for n := range c.macros {
+			names = append(names, n)
+		}
+		h := nearest(v.name, names)
+		if _, ok := c.lists[v.name]; ok {
+			h = "it is a list: write FIELD in (" + v.name + ")"
+		}
+		c.hint(v.off, h, "there is no macro %q", v.name)
+		return compiled{ok: never, may: allTypes, mayNot: allTypes}
+	}
+	key := macroKey{v.name, positive}
+	d := c.done[key]
+	if d == nil {
+		for _, s := range c.stack {
+			if s == v.name {
+				c.errorf(v.off, "macro %q leads back to itself: %s", v.name, strings.Join(append(c.stack, v.name), " → "))
+				return compiled{ok: never, may: allTypes, mayNot: allTypes}
+			}
+		}
+		d = c.compileMacro(def, positive)
+		c.done[key] = d
+	}
+	c.gaps = append(c.gaps, d.gaps...)
+	c.unknown = append(c.unknown, d.unknown...)
+	return d.compiled
+}
+
+func (c *compiler) compileMacro(def *macroDef, positive bool) *macroDone {
+	rule, txt, gaps, unknown := c.rule, c.txt, c.gaps, c.unknown
+	c.stack = append(c.stack, def.name)
+	c.rule, c.txt, c.gaps, c.unknown = "macro "+def.name, def.cond, nil, nil
+	d := &macroDone{compiled: compiled{ok: never, may: allTypes, mayNot: allTypes}}
+	if def.ast != nil {
+		d.compiled = c.condition(def.ast, positive)
+	}
+	d.gaps, d.unknown = c.gaps, c.unknown
+	c.stack = c.stack[:len(c.stack)-1]
+	c.rule, c.txt, c.gaps, c.unknown = rule, txt, gaps, unknown
+	if d.checks > 1 {
+		d.ok = remember(c.slots, d.ok)
+		c.slots++
+	}
+	return d
+}
+
+// remember keeps a macro's answer for the rest of the event.
+func remember(slot int, body pred) pred {
+	return func(m *machine) bool {
+		if e := m.memo[slot]; e>>1 == m.gen {
+			return e&1 != 0
+		}
+		r := body(m)
+		m.memo[slot] = m.gen<<1 | uint32(b2i(r))
+		return r
+	}
+}
+
+// values gives the literals of a check with the names of lists put in.
+func (c *compiler) values(k *checkExpr) []value {
+	if !k.list {
+		return k.vals
+	}
+	var out []value
+	for _, v := range k.vals {
+		l := c.lists[v.s]
+		if !v.bare || l == nil {
+			out = append(out, v)
+			continue
+		}
+		for _, s := range c.listItems(l, nil) {
+			out = append(out, value{s: s, off: v.off})
+		}
+	}
+	if len(k.vals) == 1 && k.vals[0].bare && !k.inline && c.lists[k.vals[0].s] == nil && !c.written(k) {
+		names := make([]string, 0, len(c.lists))
+		for n := range c.lists {
+			names = append(names, n)
+		}
+		c.hint(k.vals[0].off, nearest(k.vals[0].s, names), "there is no list %q", k.vals[0].s)
+	}
+	return out
+}
+
+// written tells whether the list of a check stands in parentheses; otherwise its one value is a list's name.
+func (c *compiler) written(k *checkExpr) bool {
+	off := k.vals[0].off
+	s := strings.TrimRight(c.txt.s[:min(off, len(c.txt.s))], " \t\r\n\b")
+	return strings.HasSuffix(s, "(")
+}
+
+// listItems gives the items of a list, with those of the lists that it names.
+func (c *compiler) listItems(l *listDef, above []string) []string {
+	if l.flat != nil {
+		return l.flat
+	}
+	for _, a := range above {
+		if a == l.name {
+			c.report(l.at, "list "+l.name, "the list leads back to itself: "+strings.Join(append(above, l.name), " → "), "")
+			return nil
+		}
+	}
+	flat := []string{}
+	for _, it := range l.items {
+		if sub := c.lists[it.s]; sub != nil && it.bare && it.s != l.name {
+			flat = append(flat, c.listItems(sub, append(above, l.name))...)
+			continue
+		}
+		flat = append(flat, it.s)
+	}
+	if len(above) == 0 {
+		l.flat = flat
+	}
+	return flat
+}
+
+// check compiles one comparison.
+func (c *compiler) check(k *checkExpr, positive bool) compiled {
+	if k.op == "!=" {
+		positive = !positive
+	}
+	left, ok := c.term(k.left, positive)
+	fail := compiled{ok: never, may: allTypes, mayNot: allTypes, checks: 1}
+	if !ok {
+		if k.right != nil {
+			c.term(k.right, positive)
+		}
+		return fail
+	}
+	p, ok := pred(nil), false
+	switch {
+	case k.op == "exists":
+		p, ok = left.exists(), true
+	case k.right != nil:
+		p, ok = c.compareTerms(k, left, positive)
+	default:
+		vals := c.values(k)
+		if left.typ == "type" {
+			return c.checkType(k, vals, left)
+		}
+		p, ok = c.compareValues(k, left, vals)
+	}
+	if !ok {
+		return fail
+	}
+	return compiled{p, left.types, allTypes, 1}
+}
+
+// checkType compiles evt.type = … into a set of calls and finds the event types that can be meant.
+func (c *compiler) checkType(k *checkExpr, vals []value, left getter) compiled {
+	names := make([]string, 0, len(vals))
+	for _, v := range vals {
+		names = append(names, v.s)
+	}
+	facts := linux()
+	if k.mod != "" && k.op != "=" && k.op != "!=" || k.mod == "" && !contains([]string{"=", "!=", "in", "intersects"}, k.op) {
+		left.typ = "string"
+		p, ok := c.compareValues(k, left, vals)
+		if !ok {
+			p = never
+		}
+		return compiled{p, allTypes, allTypes, 1}
+	}
+	set := make([]bool, len(facts.calls))
+	var may typeSet
+	for i, n := range names {
+		id, ok := facts.byName[n]
+		if !ok {
+			known := make([]string, len(facts.calls))
+			for i, f := range facts.calls {
+				known[i] = f.name
+			}
+			c.hint(vals[i].off, nearest(n, known), "there is no event type %q", n)
+			continue
+		}
+		set[id] = true
+		may |= facts.calls[id].types
+		if facts.calls[id].real {
+			may |= 1 << bodycam.TypeDenied
+		}
+		if facts.calls[id].types == 0 {
+			c.gaps = append(c.gaps, gap{"evt.type " + n, "this call is not recorded", c.txt.mark(vals[i].off), true})
+		}
+	}
+	other := facts.otherTypes(set)
+	p := func(m *machine) bool { return set[m.call] }
+	if k.op == "!=" {
+		return compiled{func(m *machine) bool { return !set[m.call] }, other, may, 1}
+	}
+	return compiled{p, may, other, 1}
+}
+
+// otherTypes are the event types that can be called something outside the set.
+func (f *linuxFacts) otherTypes(set []bool) typeSet {
+	var out typeSet
+	for id, k := range f.calls {
+		if set[id] {
+			continue
+		}
+		out |= k.types
+		if k.real {
+			out |= 1 << bodycam.TypeDenied
+		}
+	}
+	for t, id := range f.ofType {
+		if !set[id] {
+			out |= 1 << t
+		}
+	}
+	return out
+}

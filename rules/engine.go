@@ -1,0 +1,187 @@
+package rules
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// Match is a rule that an event made true.
+type Match struct {
+	Rule  *Rule
+	Event *bodycam.Event // the last one; valid as long as the caller keeps it so
+	// Events are the sequence numbers of a sequence's steps, the last included. Nil for other rules.
+	Events []uint64
+	// Confidence is below 1 only for sequences whose steps are joined by data that may have been lost on its way.
+	Confidence float64
+
+	rule  *rule
+	steps []step
+}
+
+// Engine judges the events of one run, in order. It isn't safe for use by several goroutines.
+type Engine struct {
+	set     *Set
+	m       machine
+	byType  [64][]*rule
+	states  []*progress // of the sequences
+	matches []Match
+	out     []byte
+}
+
+// NewEngine makes an engine for one run. Disabled and unsupported rules are left out.
+func (s *Set) NewEngine(ctx Context) *Engine {
+	e := &Engine{set: s}
+	e.m.ctx = ctx
+	e.m.memo = make([]uint32, s.slots)
+	for _, r := range s.rules {
+		if !r.Enabled || len(r.Unsupported) > 0 {
+			continue
+		}
+		types := r.types
+		if r.seq != nil {
+			p := newProgress(r.seq)
+			for len(e.states) <= r.index {
+				e.states = append(e.states, nil)
+			}
+			e.states[r.index] = p
+			if r.seq.taint {
+				types |= flowTypes
+			}
+		}
+		for t := range e.byType {
+			if types.has(bodycam.Type(t)) {
+				e.byType[t] = append(e.byType[t], r)
+			}
+		}
+	}
+	return e
+}
+
+// flowTypes are the events by which data moves.
+var flowTypes = parseTypes("fork,open,close,flow,mmap,rename,link,unlink")
+
+// Event takes in an event and returns the rules that it makes true. The result is valid until the next call.
+// Nothing is allocated where nothing matches, apart from what the context keeps of new processes and files.
+func (e *Engine) Event(ev *bodycam.Event) []Match {
+	e.m.ctx.Fold(ev)
+	return e.judge(ev, false)
+}
+
+// Would returns the rules that an event would make true, without taking it in: for calls that wait to be allowed.
+// Sequences are left out.
+func (e *Engine) Would(ev *bodycam.Event) []Match { return e.judge(ev, true) }
+
+func (e *Engine) judge(ev *bodycam.Event, peek bool) []Match {
+	rules := e.byType[ev.Type&63]
+	e.matches = e.matches[:0]
+	if len(rules) == 0 {
+		return nil
+	}
+	m := &e.m
+	m.reset(ev)
+	for _, r := range rules {
+		if r.seq == nil {
+			if r.cond(m) {
+				e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Confidence: 1, rule: r})
+			}
+			continue
+		}
+		if peek {
+			continue
+		}
+		if c := e.states[r.index].event(m); c != nil {
+			seqs := make([]uint64, len(c.steps))
+			for i, s := range c.steps {
+				seqs[i] = s.event
+			}
+			e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Events: seqs, Confidence: float64(c.sure), rule: r, steps: c.steps})
+		}
+	}
+	if len(e.matches) == 0 {
+		return nil
+	}
+	return e.matches
+}
+
+// Output is the rule's output for a match of the newest event. Raw bytes of the run are in it as they are: escape
+// it before it reaches a terminal.
+func (e *Engine) Output(x Match) string {
+	e.m.steps = x.steps
+	e.out = x.rule.output.print(e.out[:0], &e.m)
+	e.m.steps = nil
+	return string(e.out)
+}
+
+// Row is the transcript row that the context gives for the newest event, nil where there is none.
+func (e *Engine) Row() *bodycam.Row { return e.m.transcriptRow() }
+
+// Process is the process of the newest event as the context knows it.
+func (e *Engine) Process() *Process { return e.m.lastProc }
+
+// Dropped counts beginnings of sequences that were given up because there were too many at once.
+func (e *Engine) Dropped() uint64 {
+	var n uint64
+	for _, p := range e.states {
+		if p != nil {
+			n += p.dropped
+		}
+	}
+	return n
+}
+
+// Change is an alert that appears or vanishes when rules change.
+type Change struct {
+	Rule     string
+	Event    uint64
+	Output   string
+	Appeared bool // false: it vanished
+}
+
+// Comparison is what two sets of rules say of the same events.
+type Comparison struct {
+	Events  uint64
+	Old     uint64 // alerts by the old set
+	New     uint64 // alerts by the new set
+	Changes []Change
+	Cut     bool // there are more changes than are listed
+}
+
+const maxChanges = 10000
+
+// Compare runs two sets over one stream of events and lists the alerts that only one of them gives. Each set gets a
+// context of its own. It ends at the stream's first error.
+func Compare(older, newer *Set, context func() Context, events iter.Seq2[*bodycam.Event, error]) (Comparison, error) {
+	a, b := older.NewEngine(context()), newer.NewEngine(context())
+	var c Comparison
+	for ev, err := range events {
+		if err != nil {
+			return c, fmt.Errorf("comparing rules at event %d: %w", c.Events+1, err)
+		}
+		c.Events++
+		was, is := a.Event(ev), b.Event(ev)
+		c.Old += uint64(len(was))
+		c.New += uint64(len(is))
+		c.only(a, was, is, false)
+		c.only(b, is, was, true)
+	}
+	return c, nil
+}
+
+// only adds the matches of x whose rule isn't among those of y.
+func (c *Comparison) only(e *Engine, x, y []Match, appeared bool) {
+next:
+	for _, m := range x {
+		for _, o := range y {
+			if o.Rule.Name == m.Rule.Name {
+				continue next
+			}
+		}
+		if len(c.Changes) >= maxChanges {
+			c.Cut = true
+			return
+		}
+		c.Changes = append(c.Changes, Change{m.Rule.Name, m.Event.Seq, e.Output(m), appeared})
+	}
+}

@@ -1,0 +1,363 @@
+package rules
+
+import (
+	"path"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// Limits of a Table. A hostile run can't make it grow without end; what is given up is counted in Dropped.
+const (
+	maxProcesses = 1 << 17
+	maxFiles     = 1 << 18
+	maxNames     = 16 // of one file
+	maxMounts    = 64
+)
+
+type fileID struct{ dev, ino uint64 }
+
+// Table is a [Context] made of the events themselves: processes from fork, exec and exit; the names of files from
+// link, rename and mount; which files the run wrote. It knows no rows and no explanations: embed it and override
+// Row and Explain where there are any. It isn't safe for use by several goroutines.
+type Table struct {
+	// IsHarness tells which processes are the agent program. It is asked at fork and exec. Nil: only the first
+	// process of the run is.
+	IsHarness func(*Process) bool
+	// Run is returned by Sandbox.
+	Run Sandbox
+	// Dropped counts processes and files that the limits made the table forget.
+	Dropped uint64
+
+	procs  map[bodycam.Proc]*Process
+	dead   []bodycam.Proc // in order of exit
+	files  map[fileID]*File
+	paths  map[string]bool // written paths whose inode isn't known
+	mounts []mountAlias
+}
+
+type mountAlias struct{ at, from string }
+
+// NewTable makes an empty table.
+func NewTable() *Table {
+	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}}
+}
+
+// Process returns the process of that identity.
+func (t *Table) Process(id bodycam.Proc) *Process { return t.procs[id] }
+
+// File returns what is known of a file.
+func (t *Table) File(dev, ino uint64) *File {
+	if ino == 0 || len(t.files) == 0 {
+		return nil
+	}
+	return t.files[fileID{dev, ino}]
+}
+
+// Row knows no rows.
+func (t *Table) Row(*bodycam.Event) *bodycam.Row { return nil }
+
+// Explain explains nothing.
+func (t *Table) Explain(*bodycam.Event) Explanation { return 0 }
+
+// Sandbox returns t.Run.
+func (t *Table) Sandbox() *Sandbox { return &t.Run }
+
+// Aliases appends the names that p has because a directory or file is bound to another place.
+func (t *Table) Aliases(dst []string, p string) []string {
+	for _, m := range t.mounts {
+		if rest, ok := below(p, m.at); ok {
+			dst = append(dst, m.from+rest)
+		}
+	}
+	return dst
+}
+
+// below tells whether p is dir or lies in it, and what follows dir.
+func below(p, dir string) (string, bool) {
+	rest, ok := strings.CutPrefix(p, dir)
+	if !ok || rest != "" && rest[0] != '/' && dir != "/" {
+		return "", false
+	}
+	return rest, true
+}
+
+// Name adds a name that a file is known by before the run, for example the real file of a secret to be guarded, so
+// that hard links and bind mounts made earlier don't hide it.
+func (t *Table) Name(dev, ino uint64, name string) {
+	if f := t.file(dev, ino); f != nil {
+		f.add(name)
+	}
+}
+
+// Fold takes in an event.
+func (t *Table) Fold(e *bodycam.Event) {
+	p := t.procs[e.Proc]
+	if p == nil {
+		p = t.meet(e)
+	}
+	if e.CWD != "" {
+		p.CWD = e.CWD
+	}
+	switch e.Type {
+	case bodycam.TypeFork:
+		t.fork(e, p)
+	case bodycam.TypeExec:
+		if e.Errno == 0 {
+			t.exec(e, p)
+		}
+	case bodycam.TypeExit:
+		t.exit(e, p)
+	case bodycam.TypeOpen:
+		if e.Errno == 0 && e.Access&(bodycam.Write|bodycam.Trunc|bodycam.Append|bodycam.Temp) != 0 {
+			t.written(e, e.Path)
+		}
+	case bodycam.TypeCreate, bodycam.TypeTruncate:
+		if e.Errno == 0 {
+			t.written(e, e.Path)
+		}
+	case bodycam.TypeRename, bodycam.TypeLink:
+		if e.Errno == 0 {
+			t.moved(e)
+		}
+	case bodycam.TypeUnlink:
+		t.unlinked(e)
+	case bodycam.TypeMount:
+		t.mounted(e)
+	}
+}
+
+// meet makes a process that wasn't seen to begin, from what the event says of it.
+func (t *Table) meet(e *bodycam.Event) *Process {
+	t.trim()
+	p := &Process{ID: e.Proc, Exe: e.Exe, Argv: e.Argv, CWD: e.CWD, Script: e.Script, SID: e.SID, Began: e.Time}
+	if e.Type == bodycam.TypeExec && e.Errno != 0 {
+		p.Exe, p.Argv, p.Script = "", nil, ""
+	}
+	p.Name = comm(firstOf(p.Script, p.Exe))
+	if e.Parent != (bodycam.Proc{}) {
+		p.setParent(t.procs[e.Parent])
+	}
+	t.procs[e.Proc] = p
+	t.judge(p)
+	return p
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (t *Table) judge(p *Process) {
+	if t.IsHarness != nil {
+		p.Harness = t.IsHarness(p)
+		return
+	}
+	p.Harness = len(t.procs) == 1
+}
+
+func (t *Table) fork(e *bodycam.Event, p *Process) {
+	if e.Child == (bodycam.Proc{}) || e.Child == e.Proc || e.Errno != 0 {
+		return
+	}
+	if c := t.procs[e.Child]; c != nil { // the child's first events may overtake the fork
+		if c.Parent == nil {
+			c.setParent(p)
+		}
+		return
+	}
+	t.trim()
+	c := &Process{}
+	*c = *p
+	c.ID, c.Began, c.Exited, c.Harness = e.Child, e.Time, false, false
+	c.setParent(p)
+	t.procs[e.Child] = c
+	// A fork of the agent program is on its way to become something else; only IsHarness can tell that it stays.
+	if t.IsHarness != nil {
+		c.Harness = t.IsHarness(c)
+	}
+}
+
+func (t *Table) exec(e *bodycam.Event, p *Process) {
+	q := *p
+	q.made = false
+	q.Exe, q.Argv, q.Script = e.Exe, e.Argv, e.Script
+	if q.Exe == "" {
+		q.Exe = e.Path
+	}
+	if e.SID != 0 {
+		q.SID = e.SID
+	}
+	name := q.Exe
+	if e.PathGiven != "" {
+		name = e.PathGiven
+	}
+	if q.Script != "" {
+		name = q.Script
+	}
+	q.Name = comm(name)
+	q.Dev, q.Ino = e.Dev, e.Ino
+	q.Memfd = e.Access&bodycam.Temp != 0 || e.Marks&bodycam.MarkAnonymous != 0 || strings.HasPrefix(q.Exe, "memfd:") || strings.HasPrefix(q.Exe, "/memfd:")
+	q.Written = t.wasWritten(e.Dev, e.Ino, q.Exe)
+	script := q.script()
+	q.ScriptWritten = script != "" && t.wasWritten(0, 0, script)
+	q.Harness = false
+	*p = q
+	if t.IsHarness != nil {
+		p.Harness = t.IsHarness(p)
+	} else {
+		p.Harness = len(t.procs) == 1
+	}
+}
+
+// interpreters run the file that is their first argument. The names are those of the programs, without version.
+var interpreters = map[string]bool{"sh": true, "bash": true, "dash": true, "zsh": true, "ash": true, "ksh": true,
+	"python": true, "perl": true, "ruby": true, "node": true, "nodejs": true, "php": true, "lua": true, "deno": true, "bun": true, "busybox": true}
+
+// script is the file that an interpreter runs: that of "#!", or its first argument that is no option.
+func (p *Process) script() string {
+	if p.Script != "" {
+		return p.Script
+	}
+	name := strings.TrimRight(path.Base(p.Exe), "0123456789.")
+	if !interpreters[name] {
+		return ""
+	}
+	for _, a := range p.Argv[min(1, len(p.Argv)):] {
+		if a == "-c" || a == "-e" || a == "-m" || a == "-" || a == "-p" {
+			return ""
+		}
+		if strings.HasPrefix(a, "-") || a == "" {
+			continue
+		}
+		if !strings.HasPrefix(a, "/") && p.CWD != "" {
+			a = path.Join(p.CWD, a)
+		}
+		return path.Clean(a)
+	}
+	return ""
+}
+
+func (t *Table) exit(e *bodycam.Event, p *Process) {
+	if p.Exited || e.TID != 0 && e.TID != e.Proc.PID {
+		return
+	}
+	p.Exited = true
+	t.dead = append(t.dead, p.ID)
+}
+
+// trim forgets the processes that ended first. Their children keep them as ancestors.
+func (t *Table) trim() {
+	for len(t.procs) >= maxProcesses && len(t.dead) > 0 {
+		delete(t.procs, t.dead[0])
+		t.dead = t.dead[1:]
+		t.Dropped++
+	}
+}
+
+func (t *Table) file(dev, ino uint64) *File {
+	if ino == 0 {
+		return nil
+	}
+	id := fileID{dev, ino}
+	f := t.files[id]
+	if f == nil {
+		if len(t.files) >= maxFiles {
+			t.Dropped++
+			return nil
+		}
+		f = &File{links: 1}
+		t.files[id] = f
+	}
+	return f
+}
+
+func (f *File) add(name string) {
+	if name == "" {
+		return
+	}
+	for _, n := range f.Names {
+		if n == name {
+			return
+		}
+	}
+	if len(f.Names) < maxNames {
+		f.Names = append(f.Names, name)
+	}
+}
+
+func (t *Table) written(e *bodycam.Event, name string) {
+	if f := t.file(e.Dev, e.Ino); f != nil {
+		f.Written, f.Writer = true, e.Proc
+	}
+	if name != "" && !t.paths[name] {
+		if len(t.paths) >= maxFiles {
+			t.Dropped++
+			return
+		}
+		t.paths[name] = true
+	}
+}
+
+func (t *Table) wasWritten(dev, ino uint64, name string) bool {
+	if f := t.File(dev, ino); f != nil && f.Written {
+		return true
+	}
+	return t.paths[name]
+}
+
+func (t *Table) moved(e *bodycam.Event) {
+	if f := t.file(e.Dev, e.Ino); f != nil {
+		f.add(e.Path)
+		f.add(e.Path2)
+		if e.Type == bodycam.TypeLink {
+			f.links++
+		}
+	}
+	if t.paths[e.Path] && e.Path2 != "" {
+		if len(t.paths) < maxFiles {
+			t.paths[e.Path2] = true
+		}
+		if e.Type == bodycam.TypeRename {
+			delete(t.paths, e.Path)
+		}
+	}
+}
+
+// unlinked forgets a file once its last name is gone: its inode can be used again for another.
+func (t *Table) unlinked(e *bodycam.Event) {
+	if e.Errno != 0 {
+		return
+	}
+	delete(t.paths, e.Path)
+	id := fileID{e.Dev, e.Ino}
+	if f := t.files[id]; f != nil {
+		if f.links--; f.links <= 0 {
+			delete(t.files, id)
+		}
+	}
+}
+
+const msBind = 0x1000
+
+func (t *Table) mounted(e *bodycam.Event) {
+	if e.Errno != 0 || e.Path == "" || e.Path2 == "" || e.Path == e.Path2 || e.Path2 == "/" {
+		return
+	}
+	if e.Flags&msBind == 0 && e.Flags != 0 {
+		return
+	}
+	m := mountAlias{at: e.Path2, from: strings.TrimSuffix(e.Path, "/")}
+	for _, k := range t.mounts {
+		if k == m {
+			return
+		}
+	}
+	if len(t.mounts) >= maxMounts {
+		t.Dropped++
+		return
+	}
+	t.mounts = append(t.mounts, m)
+}
