@@ -57,7 +57,13 @@ func (p *Proxy) serveConn(raw net.Conn) {
 	c := &conn{p: p, raw: raw, client: addrPort(raw.RemoteAddr()), outcome: "ok"}
 	c.sniff.found = c.found
 	defer c.record()
-	dst, err := p.o.OriginalDst(raw)
+	tcp, ok := raw.(*net.TCPConn)
+	if !ok {
+		c.fail("failed", fmt.Errorf("a %T has no original destination", raw))
+		c.reset()
+		return
+	}
+	dst, err := p.o.OriginalDst(tcp)
 	if err != nil {
 		c.fail("failed", fmt.Errorf("original destination unknown: %w", err))
 		c.reset()

