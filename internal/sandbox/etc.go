@@ -41,7 +41,7 @@ func (p *planner) etc() error {
 	p.setup.Dirs = append(p.setup.Dirs,
 		dirSpec{Path: "/tmp", Mode: 0o1777}, dirSpec{Path: "/var", Mode: 0o755}, dirSpec{Path: "/var/tmp", Mode: 0o1777},
 		dirSpec{Path: "/run", Mode: 0o755}, dirSpec{Path: "/root", Mode: 0o700}, dirSpec{Path: "/etc", Mode: 0o755},
-		dirSpec{Path: "/home", Mode: 0o755}, agent)
+		dirSpec{Path: "/home", Mode: 0o755}, dirSpec{Path: "/mnt", Mode: 0o755}, dirSpec{Path: "/opt", Mode: 0o755}, agent)
 	files := map[string][]byte{
 		"/etc/hostname": []byte(c.Hostname + "\n"),
 		"/etc/hosts":    p.hosts(),
