@@ -14,6 +14,9 @@ import (
 
 func TestMain(m *testing.M) {
 	Init()
+	if spec := os.Getenv(crashEnv); spec != "" {
+		crashHelper(spec)
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,198 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// crashEnv makes the test binary a recorder that makes a box, fills it with processes and waits to be killed.
+const crashEnv = "BODYCAM_TEST_CRASH"
+
+func crashHelper(spec string) {
+	id, dir, _ := strings.Cut(spec, " ")
+	c := Config{ID: id, StateDir: dir, Network: Network{Mode: NetProxied}, Limits: Limits{Pids: 100, MemoryBytes: 256 << 20, CPUs: 1}}
+	b, err := Create(context.Background(), c)
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	for _, script := range []string{"exec sleep 1000", "setsid sleep 1000 & sleep 1000", "trap '' TERM HUP INT; (sleep 1000 &) ; exec sleep 1000"} {
+		for _, g := range groups {
+			p, err := b.Start(context.Background(), Cmd{Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin"}, Group: g})
+			if err != nil {
+				fmt.Println("error", err)
+				os.Exit(1)
+			}
+			fmt.Println("pid", p.HostPID())
+		}
+	}
+	fmt.Println("pid", b.InitPID())
+	if b.cgroups != nil {
+		fmt.Println("cgroup", b.cgroups.root)
+		for _, d := range b.cgroups.v1 {
+			fmt.Println("cgroup", d)
+		}
+		_ = b.Freeze(context.Background(), GroupVerify) // frozen processes must die too
+	}
+	fmt.Println("ready", len(b.Weaker()))
+	select {}
+}
+
+// A recorder that is killed with SIGKILL leaves no process and no mount; Sweep removes its directories.
+func TestKilledRecorder(t *testing.T) {
+	id, dir := testID(t), filepath.Join(t.TempDir(), "state")
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), crashEnv+"="+id+" "+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Process.Kill()
+	var pids []int
+	paths := []string{dir}
+	ready := false
+	for sc := bufio.NewScanner(out); !ready && sc.Scan(); {
+		var n int
+		switch kind, rest, _ := strings.Cut(sc.Text(), " "); kind {
+		case "pid":
+			fmt.Sscan(rest, &n)
+			pids = append(pids, n)
+		case "cgroup":
+			paths = append(paths, rest)
+		case "ready":
+			ready = true
+		default:
+			t.Fatal(sc.Text())
+		}
+	}
+	if len(pids) != 10 {
+		t.Fatalf("the helper gave %d pids", len(pids))
+	}
+	var fds []int
+	for _, p := range pids {
+		fd, err := unix.PidfdOpen(p, 0)
+		if err != nil {
+			t.Fatalf("process %d: %v", p, err)
+		}
+		defer unix.Close(fd)
+		fds = append(fds, fd)
+	}
+	for _, p := range paths {
+		if _, err := os.Stat(p); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := Sweep(); err != nil { // the recorder lives: nothing may happen to its box
+		t.Error(err)
+	}
+	if err := unix.PidfdSendSignal(fds[0], 0, nil, 0); err != nil && !errors.Is(err, unix.EPERM) {
+		t.Errorf("Sweep hurt a living box: %v", err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	deadline := time.Now().Add(3 * time.Second)
+	for i, fd := range fds {
+		for unix.PidfdSendSignal(fd, 0, nil, 0) != unix.ESRCH {
+			if time.Now().After(deadline) {
+				t.Fatalf("process %d lives on", pids[i])
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(mounts), id) || strings.Contains(string(mounts), dir) {
+		t.Error("a mount is left")
+	}
+	if err := Sweep(); err != nil {
+		t.Error(err)
+	}
+	records, err := recordDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range append(paths, filepath.Join(records, id+".json")) {
+		if _, err := os.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is left: %v", p, err)
+		}
+	}
+}
+
+// A box whose init dies under the recorder says so, and can still be closed.
+func TestKilledInit(t *testing.T) {
+	b := testBox(t, nil)
+	p, err := b.Start(t.Context(), Cmd{Argv: []string{"sleep", "1000"}, Env: []string{"PATH=/usr/bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.init.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if st, _ := p.Wait(); !errors.Is(st.Err, ErrClosed) && st.Signal != syscall.SIGKILL {
+		t.Errorf("status %+v", st)
+	}
+	if _, err := b.Start(t.Context(), Cmd{Argv: []string{"id"}}); !errors.Is(err, ErrClosed) {
+		t.Errorf("start in a dead box: %v", err)
+	}
+}
+
+// The pid alone doesn't make an owner: it may have been given to another process.
+func TestRecordOfReusedPID(t *testing.T) {
+	started, err := startTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := (&record{Owner: os.Getpid(), Started: started}); !r.alive() {
+		t.Error("this process counts as dead")
+	}
+	if r := (&record{Owner: os.Getpid(), Started: started - 1}); r.alive() {
+		t.Error("a process with another start time counts as the owner")
+	}
+}
+
+// Sweep never removes a directory that Create didn't make.
+func TestSweepKeepsForeignState(t *testing.T) {
+	dir := t.TempDir()
+	keep := filepath.Join(dir, "precious")
+	if err := os.WriteFile(keep, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := record{ID: testID(t), Owner: 1 << 30, StateDir: dir}
+	if _, err := r.save(); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sweep(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(keep); err != nil {
+		t.Error(err)
+	}
+	if _, err := Create(t.Context(), Config{ID: testID(t), StateDir: dir}); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("box over a full directory: %v", err)
+	}
+	if _, err := os.Stat(keep); err != nil {
+		t.Error(err)
+	}
+}
