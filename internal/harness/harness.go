@@ -34,9 +34,10 @@ type Request struct {
 	// Params are the kind's or the command line's parameters for this harness. Prepare refuses one it doesn't know.
 	Params map[string]any
 	// KeepReasoning asks the harness to write reasoning text to its transcript, where it can be told to.
-	// Whether the parser keeps it is the parser's own option.
+	// Whether the parser keeps it is the parser's own option (transcript.Options).
 	KeepReasoning bool
-	// Skills are directories inside the box, each holding a SKILL.md, that the harness should offer to the agent.
+	// Skills are directories inside the box, each holding a SKILL.md, that the agent should know of. Several may be
+	// copies of one skill: they end in the same name.
 	Skills []string
 	// Timeout is how long the agent has, for harnesses that can end by themselves. 0: no limit of their own.
 	Timeout time.Duration
@@ -53,7 +54,7 @@ type Invocation struct {
 	Stdin []byte            // nil: /dev/null
 	Files []File            // written inside the box before the start, outside the observed window
 	Binds []Bind            // read-only mounts of the harness's program files
-	// Format names the transcript format of standard output; "" means that it is no transcript (see NewParser).
+	// Format is that of the transcript on standard output; "" means that it is none: see NewParser.
 	Format transcript.Format
 	// SessionGlobs match the transcript files inside the box, to be collected afterwards. "**" matches any number
 	// of directories.
@@ -61,6 +62,19 @@ type Invocation struct {
 	// StatePaths are directories and files inside the box that hold the harness's own state. What happens below
 	// them is noise for comparisons; it is shown apart and never dropped.
 	StatePaths []string
+}
+
+// NewParser reads what the invocation prints on standard output. A program that prints no transcript gets one row of
+// kind tool, which stands for the program as a whole, with what it printed as its output.
+func (inv *Invocation) NewParser(o transcript.Options) Parser {
+	if inv.Format == "" {
+		return newOneRow(inv.Argv, o)
+	}
+	p, err := transcript.New(inv.Format, o)
+	if err != nil { // Prepare has checked the format; whatever else was put there is kept line by line
+		p, _ = transcript.New(transcript.Lines, o)
+	}
+	return p
 }
 
 // File is a file to be written inside the box. Missing directories above it are made with mode 0755.
@@ -97,6 +111,4 @@ type Harness interface {
 	// Prepare makes the invocation. It calls Detect where it needs the program's path, and refuses a request that
 	// the harness can't honour (an unknown parameter, a missing model URL).
 	Prepare(ctx context.Context, r Request) (*Invocation, error)
-	// NewParser reads the standard output of an invocation of this harness.
-	NewParser(o transcript.Options) Parser
 }

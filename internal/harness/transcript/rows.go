@@ -55,7 +55,7 @@ func (p *rowReader) Line(at time.Time, line []byte) error {
 	switch ev.Event {
 	case "start", "row":
 		// Line prints bytes as bodycam.Escape does; here they become bytes again.
-		for _, s := range []*string{&row.Command, &row.Args, &row.Text, &row.Output} {
+		for _, s := range []*string{&row.Command, &row.Args, &row.Text, &row.Output, &row.Reason} {
 			*s = bodycam.Unescape(*s)
 		}
 		p.add(at, row)

@@ -64,7 +64,7 @@ func command(args map[string]json.RawMessage) string {
 			if script, ok := bodycam.ShellScript(argv); ok {
 				return script
 			}
-			return quoteAll(argv)
+			return Quote(argv)
 		}
 	}
 	return ""
@@ -80,8 +80,8 @@ func stringOf(args map[string]json.RawMessage, keys ...string) string {
 	return ""
 }
 
-// quoteAll writes an argv as a shell would read it.
-func quoteAll(argv []string) string {
+// Quote writes an argv as a shell would read it.
+func Quote(argv []string) string {
 	var b strings.Builder
 	for i, a := range argv {
 		if i > 0 {

@@ -38,6 +38,8 @@ type Options struct {
 	MaxText       int    // most bytes of one Text, Args or Output; 0 means DefaultMaxText
 	MaxRows       int    // most rows; the lines after them are counted in one last row. 0 means DefaultMaxRows
 	Source        string // Row.Source of every row; "" means "stdout"
+	// Started is when the program was started, on the recorder's clock, where the reader knows it.
+	Started time.Time
 }
 
 // The limits where Options doesn't say. They bound what an agent that floods its output costs.

@@ -1,0 +1,178 @@
+package harness
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/bodycam-dev/bodycam/internal/harness/builtin"
+	"github.com/bodycam-dev/bodycam/internal/harness/transcript"
+)
+
+// boxBinary is where the bodycam binary lies inside the box.
+const boxBinary = "/opt/bodycam/bin/bodycam"
+
+// stateDir is where the agents of bodycam itself keep their configuration, below the box's home.
+const stateDir = ".bodycam"
+
+// detectSelf describes the running binary, which is started again inside the box.
+func detectSelf() (Info, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return Info{}, fmt.Errorf("find the bodycam binary: %w", err)
+	}
+	if exe, err = filepath.EvalSymlinks(exe); err != nil {
+		return Info{}, fmt.Errorf("find the bodycam binary: %w", err)
+	}
+	if err := static(exe); err != nil {
+		return Info{}, err
+	}
+	sum, err := digest(exe)
+	if err != nil {
+		return Info{}, err
+	}
+	version := "unknown"
+	if bi, ok := debug.ReadBuildInfo(); ok && bi.Main.Version != "" {
+		version = bi.Main.Version
+	}
+	return Info{Version: version, Path: exe, SHA256: sum}, nil
+}
+
+// static refuses a binary that needs a dynamic linker: the box may have another libc, or none.
+func static(exe string) error {
+	f, err := elf.Open(exe)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", exe, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("%s is dynamically linked, so it can't run inside the box: build it with CGO_ENABLED=0", exe)
+		}
+	}
+	return nil
+}
+
+// inBox makes the invocation of an agent of bodycam itself.
+func inBox(r Request, agent string, cfg builtin.Config, env map[string]string, more ...File) (*Invocation, error) {
+	self, err := detectSelf()
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(cfg, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write the configuration of agent %s: %w", agent, err)
+	}
+	state := path.Join(r.Home, stateDir)
+	file := path.Join(state, agent+".json")
+	return &Invocation{
+		Argv:       []string{boxBinary, builtin.Command, agent, file},
+		Env:        r.env(env),
+		Dir:        r.Workdir,
+		Files:      append([]File{{Path: file, Mode: 0o644, Content: data}}, more...),
+		Binds:      []Bind{{Host: self.Path, Box: boxBinary}},
+		Format:     transcript.Rows,
+		StatePaths: []string{state, boxBinary},
+	}, nil
+}
+
+// builtinAgent is bodycam's own small agent: one shell tool, any OpenAI-compatible Chat Completions endpoint.
+//
+// Parameters: system (text), max_turns, command_timeout, output_bytes.
+type builtinAgent struct{}
+
+func (builtinAgent) Name() string { return "builtin" }
+func (builtinAgent) Summary() string {
+	return "a small agent loop with a shell tool, for any OpenAI-compatible endpoint; nothing to install"
+}
+func (builtinAgent) Detect(context.Context) (Info, error) { return detectSelf() }
+
+func (builtinAgent) Prepare(_ context.Context, r Request) (*Invocation, error) {
+	if err := r.check("builtin", true); err != nil {
+		return nil, err
+	}
+	p := newParams("builtin", r)
+	cfg := builtin.Config{
+		Instruction: r.Instruction, Model: r.Model, ModelURL: r.ModelURL, Workdir: r.Workdir, Skills: r.skills(),
+		KeepReasoning: r.KeepReasoning, Seconds: r.Timeout.Seconds(),
+		System:   p.text("system", ""),
+		MaxTurns: p.number("max_turns", 100),
+	}
+	shellParams(p, &cfg)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	if cfg.MaxTurns < 1 {
+		return nil, fmt.Errorf("agent builtin: max_turns must be at least 1")
+	}
+	cfg.RequestSeconds = 300
+	return inBox(r, "agent", cfg, map[string]string{builtin.KeyEnv: r.key()})
+}
+
+// shellParams reads what the agents that run commands themselves have in common.
+func shellParams(p *params, cfg *builtin.Config) {
+	cfg.CommandSeconds = p.duration("command_timeout", 2*time.Minute).Seconds()
+	cfg.OutputBytes = p.number("output_bytes", 32<<10)
+	if cfg.OutputBytes < 1<<10 || cfg.OutputBytes > 16<<20 {
+		p.wrong("output_bytes", "from 1024 to 16777216", cfg.OutputBytes)
+	}
+	if cfg.Shell == nil {
+		cfg.Shell = []string{"/bin/sh", "-c"}
+	}
+}
+
+// replay runs the commands of a transcript again.
+//
+// Parameters: transcript (a file on the host, required), format, shell (a list: the command line before each
+// command), keep_directory, command_timeout, output_bytes, max_commands.
+type replay struct{}
+
+func (replay) Name() string { return "replay" }
+func (replay) Summary() string {
+	return "runs the commands of a transcript again, in order (any supported format)"
+}
+func (replay) Detect(context.Context) (Info, error) { return detectSelf() }
+
+func (replay) Prepare(_ context.Context, r Request) (*Invocation, error) {
+	if err := r.check("replay", false); err != nil {
+		return nil, err
+	}
+	p := newParams("replay", r)
+	cfg := builtin.Config{Workdir: r.Workdir, Seconds: r.Timeout.Seconds(), Shell: p.list("shell"), MaxCommands: p.number("max_commands", 0)}
+	file, format := p.text("transcript", ""), p.text("format", "")
+	if keep, set := p.boolean("keep_directory"); set {
+		cfg.KeepDir = &keep
+	}
+	shellParams(p, &cfg)
+	if err := p.done(); err != nil {
+		return nil, err
+	}
+	if file == "" {
+		return nil, fmt.Errorf("agent replay needs the parameter transcript: the file whose commands shall run again")
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("agent replay: read transcript: %w", err)
+	}
+	f, rows, err := transcript.Parse(data, transcript.Format(format), time.Now(), transcript.Options{MaxText: 1 << 10})
+	if err != nil {
+		return nil, fmt.Errorf("agent replay: read transcript %s: %w", file, err)
+	}
+	commands := 0
+	for i := range rows {
+		if rows[i].Command != "" || len(rows[i].Files) > 0 {
+			commands++
+		}
+	}
+	if commands == 0 {
+		return nil, fmt.Errorf("agent replay: the transcript %s (format %s) has no command to run", file, f)
+	}
+	cfg.Format, cfg.Transcript = string(f), path.Join(r.Home, stateDir, "transcript")
+	return inBox(r, "replay", cfg, nil, File{Path: cfg.Transcript, Mode: 0o644, Content: data})
+}
