@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -48,6 +49,7 @@ func tlsServer(t *testing.T, h http.Handler) (string, *x509.CertPool) {
 		}
 		return ca.leaf(h.ServerName)
 	}}
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that fail are part of the tests
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	pool := x509.NewCertPool()

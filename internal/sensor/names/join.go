@@ -134,9 +134,9 @@ func (j *Joiner) Kernel(e *bodycam.Event) error {
 		j.answered(e)
 	}
 	if e.Boot > j.reached {
-		j.reached = e.Boot
 		j.advance(e.Boot)
 		j.expire(e.Boot, j.o.Window)
+		j.reached = e.Boot
 	}
 	j.name(e)
 	j.stats.Kernel++
