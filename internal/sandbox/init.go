@@ -44,8 +44,6 @@ func Init() {
 	if os.Getpid() != 1 || unix.Fstat(initFD, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return
 	}
-	// All forks happen on this thread: it alone holds the session keyring and cgroup namespace that commands inherit.
-	runtime.LockOSThread()
 	f := os.NewFile(initFD, "recorder")
 	c, err := net.FileConn(f)
 	if err != nil {
@@ -56,7 +54,7 @@ func Init() {
 	if !ok {
 		os.Exit(1)
 	}
-	b := &boxInit{conn: conn, procs: map[int]uint64{}, groups: map[int]string{}}
+	b := &boxInit{conn: conn, procs: map[int]uint64{}, groups: map[int]string{}, forkers: map[string]*forker{}}
 	if err := b.run(); err != nil {
 		os.Exit(1)
 	}
@@ -71,14 +69,12 @@ type boxInit struct {
 	procs  map[int]uint64 // pid → request that started it
 	groups map[int]string // pid → group, of all commands started
 	net    *boxNet
+
+	forkers map[string]*forker // by group
 }
 
 func (b *boxInit) run() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return err
-	}
-	// The recorder's keyrings must not be found from inside. ENOSYS: a kernel without them.
-	if _, err := unix.KeyctlJoinSessionKeyring("box"); err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EDQUOT) {
 		return err
 	}
 	chld := make(chan os.Signal, 1)
@@ -170,7 +166,11 @@ func (b *boxInit) reply(out *reply, files ...*os.File) {
 
 // setup builds the box. Its files are the mounts; it returns the root directory, and what listens for the recorder.
 func (b *boxInit) setup(s *setupReq, files []*os.File) (notes []string, fds []*os.File, err error) {
-	if err := buildRoot(s, files); err != nil {
+	mounts := files[:min(len(files), len(files)-s.V1*len(groups))]
+	for i, g := range groups { // these work while the rest is built
+		b.forkers[g] = startForker(files[len(mounts)+i*s.V1:][:s.V1])
+	}
+	if err := buildRoot(s, mounts); err != nil {
 		return nil, nil, err
 	}
 	if err := unix.Sethostname([]byte(s.Hostname)); err != nil {
@@ -228,6 +228,54 @@ func (b *boxInit) killGroup(group string) {
 	}
 }
 
+// A forker is the thread of init that all commands of one group are forked from: they inherit its session keyring, and
+// the cgroups of version 1 that it alone has joined. Joining takes tens of milliseconds, so commands don't do it.
+type forker struct {
+	jobs  chan func()
+	ready chan struct{}
+	err   error // of joining
+}
+
+func startForker(v1 []*os.File) *forker {
+	f := &forker{jobs: make(chan func()), ready: make(chan struct{})}
+	go func() {
+		runtime.LockOSThread()
+		f.err = f.join(v1)
+		closeAll(v1)
+		close(f.ready)
+		for job := range f.jobs {
+			job()
+		}
+	}()
+	return f
+}
+
+func (f *forker) join(v1 []*os.File) error {
+	// The recorder's keyrings must not be found from inside. ENOSYS: a kernel without them.
+	if _, err := unix.KeyctlJoinSessionKeyring("box"); err != nil && !errors.Is(err, unix.ENOSYS) {
+		return fmt.Errorf("join a session keyring: %w", err)
+	}
+	for _, tasks := range v1 {
+		if _, err := tasks.WriteString("0"); err != nil {
+			return fmt.Errorf("join cgroup: %w", err)
+		}
+	}
+	return nil
+}
+
+// do runs a job on the forker's thread.
+func (f *forker) do(job func() error) error {
+	if f == nil {
+		return errors.New("start before setup")
+	}
+	if <-f.ready; f.err != nil {
+		return f.err
+	}
+	done := make(chan error)
+	f.jobs <- func() { done <- job() }
+	return <-done
+}
+
 const (
 	// rootCaps is what root inside keeps, of the powers over its own user namespace alone: enough for package managers.
 	rootCaps = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
@@ -247,7 +295,12 @@ func (b *boxInit) start(id uint64, s *startReq, files []*os.File) (int, []*os.Fi
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
-	pid, pidfd, err := c.start()
+	var pid int
+	var pidfd *os.File
+	err = b.forkers[s.Group].do(func() error {
+		pid, pidfd, err = c.start()
+		return err
+	})
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
 	runtime.KeepAlive(files)
 	if err != nil {
@@ -261,7 +314,7 @@ func (b *boxInit) start(id uint64, s *startReq, files []*os.File) (int, []*os.Fi
 }
 
 func prepareChild(s *startReq, files []*os.File) (*child, *os.File, error) {
-	want := s.V1
+	want := 0
 	for _, on := range []bool{s.Stdin, s.Stdout, s.Stderr, s.Cgroup} {
 		if on {
 			want++
@@ -287,10 +340,7 @@ func prepareChild(s *startReq, files []*os.File) (*child, *os.File, error) {
 	}
 	if s.Cgroup {
 		c.clone.Flags |= unix.CLONE_INTO_CGROUP
-		c.clone.Cgroup, files = uint64(files[0].Fd()), files[1:]
-	}
-	for _, f := range files {
-		c.v1 = append(c.v1, f.Fd())
+		c.clone.Cgroup = uint64(files[0].Fd())
 	}
 	if s.UID == 0 {
 		c.keep = rootCaps
@@ -344,7 +394,8 @@ func (c *child) setStrings(s *startReq) error {
 	return err
 }
 
-// candidates are the paths that execvp would try, by the PATH of the command's own environment.
+// candidates are the paths that execvp would try, by the PATH of the command's own environment; those that aren't
+// there only where none is. The search is ours, not the command's doing, and must not show up as its failed attempts.
 func candidates(name string, env [][]byte) []string {
 	if strings.Contains(name, "/") {
 		return []string{name}
@@ -355,12 +406,20 @@ func candidates(name string, env [][]byte) []string {
 			dirs = v
 		}
 	}
-	var out []string
+	var out, there []string
 	for _, d := range strings.Split(dirs, ":") {
 		if d == "" {
 			d = "."
 		}
-		out = append(out, d+"/"+name)
+		p := d + "/" + name
+		out = append(out, p)
+		var st unix.Stat_t
+		if d[0] == '/' && unix.Stat(p, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			there = append(there, p)
+		}
+	}
+	if len(there) > 0 {
+		return there
 	}
 	return out
 }
