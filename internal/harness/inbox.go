@@ -21,8 +21,13 @@ const boxBinary = "/opt/bodycam/bin/bodycam"
 // stateDir is where the agents of bodycam itself keep their configuration, below the box's home.
 const stateDir = ".bodycam"
 
-// detectSelf describes the running binary, which is started again inside the box.
-func detectSelf() (Info, error) {
+// self is the running binary, which is started again inside the box.
+type self struct {
+	dynamic bool // only in tests, which have no box: it may be linked dynamically
+}
+
+// detect describes the binary.
+func (s self) detect() (Info, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return Info{}, fmt.Errorf("find the bodycam binary: %w", err)
@@ -30,7 +35,7 @@ func detectSelf() (Info, error) {
 	if exe, err = filepath.EvalSymlinks(exe); err != nil {
 		return Info{}, fmt.Errorf("find the bodycam binary: %w", err)
 	}
-	if err := static(exe); err != nil {
+	if err := static(exe); err != nil && !s.dynamic {
 		return Info{}, err
 	}
 	sum, err := digest(exe)
@@ -59,9 +64,9 @@ func static(exe string) error {
 	return nil
 }
 
-// inBox makes the invocation of an agent of bodycam itself.
-func inBox(r Request, agent string, cfg builtin.Config, env map[string]string, more ...File) (*Invocation, error) {
-	self, err := detectSelf()
+// invoke makes the invocation of an agent of bodycam itself.
+func (s self) invoke(r Request, agent string, cfg builtin.Config, env map[string]string, more ...File) (*Invocation, error) {
+	info, err := s.detect()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +81,7 @@ func inBox(r Request, agent string, cfg builtin.Config, env map[string]string, m
 		Env:        r.env(env),
 		Dir:        r.Workdir,
 		Files:      append([]File{{Path: file, Mode: 0o644, Content: data}}, more...),
-		Binds:      []Bind{{Host: self.Path, Box: boxBinary}},
+		Binds:      []Bind{{Host: info.Path, Box: boxBinary}},
 		Format:     transcript.Rows,
 		StatePaths: []string{state, boxBinary},
 	}, nil
@@ -85,15 +90,15 @@ func inBox(r Request, agent string, cfg builtin.Config, env map[string]string, m
 // builtinAgent is bodycam's own small agent: one shell tool, any OpenAI-compatible Chat Completions endpoint.
 //
 // Parameters: system (text), max_turns, command_timeout, output_bytes.
-type builtinAgent struct{}
+type builtinAgent struct{ self }
 
 func (builtinAgent) Name() string { return "builtin" }
 func (builtinAgent) Summary() string {
 	return "a small agent loop with a shell tool, for any OpenAI-compatible endpoint; nothing to install"
 }
-func (builtinAgent) Detect(context.Context) (Info, error) { return detectSelf() }
+func (b builtinAgent) Detect(context.Context) (Info, error) { return b.detect() }
 
-func (builtinAgent) Prepare(_ context.Context, r Request) (*Invocation, error) {
+func (b builtinAgent) Prepare(_ context.Context, r Request) (*Invocation, error) {
 	if err := r.check("builtin", true); err != nil {
 		return nil, err
 	}
@@ -112,7 +117,7 @@ func (builtinAgent) Prepare(_ context.Context, r Request) (*Invocation, error) {
 		return nil, fmt.Errorf("agent builtin: max_turns must be at least 1")
 	}
 	cfg.RequestSeconds = 300
-	return inBox(r, "agent", cfg, map[string]string{builtin.KeyEnv: r.key()})
+	return b.invoke(r, "agent", cfg, map[string]string{builtin.KeyEnv: r.key()})
 }
 
 // shellParams reads what the agents that run commands themselves have in common.
@@ -131,15 +136,15 @@ func shellParams(p *params, cfg *builtin.Config) {
 //
 // Parameters: transcript (a file on the host, required), format, shell (a list: the command line before each
 // command), keep_directory, command_timeout, output_bytes, max_commands.
-type replay struct{}
+type replay struct{ self }
 
 func (replay) Name() string { return "replay" }
 func (replay) Summary() string {
 	return "runs the commands of a transcript again, in order (any supported format)"
 }
-func (replay) Detect(context.Context) (Info, error) { return detectSelf() }
+func (a replay) Detect(context.Context) (Info, error) { return a.detect() }
 
-func (replay) Prepare(_ context.Context, r Request) (*Invocation, error) {
+func (a replay) Prepare(_ context.Context, r Request) (*Invocation, error) {
 	if err := r.check("replay", false); err != nil {
 		return nil, err
 	}
@@ -174,5 +179,5 @@ func (replay) Prepare(_ context.Context, r Request) (*Invocation, error) {
 		return nil, fmt.Errorf("agent replay: the transcript %s (format %s) has no command to run", file, f)
 	}
 	cfg.Format, cfg.Transcript = string(f), path.Join(r.Home, stateDir, "transcript")
-	return inBox(r, "replay", cfg, nil, File{Path: cfg.Transcript, Mode: 0o644, Content: data})
+	return a.invoke(r, "replay", cfg, nil, File{Path: cfg.Transcript, Mode: 0o644, Content: data})
 }
