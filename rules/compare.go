@@ -86,8 +86,63 @@ func (c *compiler) field(t *term, positive bool) (getter, bool) {
 	return makeGetter(f, name, t, positive, c.set), true
 }
 
-// makeGetter finds the functions behind a supplied field.
+// makeGetter makes the getter of a supplied field. It gives a value for the event types of the field's table only.
 func makeGetter(f *Field, name string, t *term, positive bool, set *Set) getter {
+	g := findGetter(f, name, t, positive, set)
+	if f.types != allTypes {
+		g.guard()
+	}
+	return g
+}
+
+func (g *getter) guard() {
+	types := g.types
+	switch {
+	case g.str != nil:
+		f := g.str
+		g.str = func(m *machine) (string, bool) {
+			if !types.has(m.ev.Type) {
+				return "", false
+			}
+			return f(m)
+		}
+	case g.int != nil:
+		f := g.int
+		g.int = func(m *machine) (int64, bool) {
+			if !types.has(m.ev.Type) {
+				return 0, false
+			}
+			return f(m)
+		}
+	case g.list != nil:
+		f := g.list
+		g.list = func(m *machine, i int) (string, bool) {
+			if !types.has(m.ev.Type) {
+				return "", false
+			}
+			return f(m, i)
+		}
+	case g.ints != nil:
+		f := g.ints
+		g.ints = func(m *machine, i int) (int64, bool) {
+			if !types.has(m.ev.Type) {
+				return 0, false
+			}
+			return f(m, i)
+		}
+	case g.addr != nil:
+		f := g.addr
+		g.addr = func(m *machine, i int) (netip.AddrPort, bool) {
+			if !types.has(m.ev.Type) {
+				return netip.AddrPort{}, false
+			}
+			return f(m, i)
+		}
+	}
+}
+
+// findGetter finds the functions behind a field.
+func findGetter(f *Field, name string, t *term, positive bool, set *Set) getter {
 	g := getter{typ: f.Type, name: name, types: f.types}
 	if f.Const {
 		g.constant(set, name, t)

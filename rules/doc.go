@@ -45,14 +45,14 @@
 //
 // # Sequences
 //
-//	- rule: Secret sent away
-//	  sequence:
-//	    by: process_tree      # or process, or run
-//	    within: 10m
-//	    taint: true
-//	    steps:
-//	      - open_read and secret_file
-//	      - outbound and not trusted_host
+//   - rule: Secret sent away
+//     sequence:
+//     by: process_tree      # or process, or run
+//     within: 10m
+//     taint: true
+//     steps:
+//   - open_read and secret_file
+//   - outbound and not trusted_host
 //
 // A process tree is the process that the agent program started, with all its descendants: what one tool call does.
 // With taint the second step must be done by a process that may hold the data: the process that did the first, its

@@ -501,10 +501,24 @@ func (m *machine) namedHost() string {
 	if m.ev.Host == "" || m.ev.HostSource == bodycam.HostLiteral {
 		return ""
 	}
-	if _, err := netip.ParseAddr(m.ev.Host); err == nil {
+	if isAddress(m.ev.Host) {
 		return ""
 	}
 	return m.hostName()
+}
+
+// isAddress tells an address from a name: only addresses have colons or end in a digit part.
+func isAddress(host string) bool {
+	if strings.IndexByte(host, ':') >= 0 {
+		return true
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	for i := range len(last) {
+		if !isDigit(last[i]) {
+			return false
+		}
+	}
+	return last != ""
 }
 
 func hostSource(m *machine) (string, bool) {
