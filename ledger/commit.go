@@ -47,9 +47,10 @@ type chunk struct {
 
 // sealed is an epoch that was closed; its header still lacks Root, Prev and AFR.
 type sealed struct {
-	header *Header
-	leaves []Hash
-	place  place
+	header  *Header
+	leaves  []Hash
+	place   place
+	signers []checkpoint.Signer // who take over after it, nil where nobody does
 }
 
 // committing is the committer's state.
@@ -62,6 +63,7 @@ type committing struct {
 	tree     merkle.Range
 	prev     Hash // hash of the last header
 	afr      Hash // last R_t
+	signers  []checkpoint.Signer
 	signed   uint64
 	signedAt time.Time
 	unsynced bool // something was written that wasn't synced
@@ -312,6 +314,9 @@ func (w *Writer) finish(k *work) {
 		c.prev = headerHash(enc)
 		c.tree.Append(c.prev)
 		k.headers = appendEpochFrame(k.headers, s.place, enc)
+		if s.signers != nil {
+			c.signers = s.signers
+		}
 	}
 	k.done = true
 }
@@ -396,7 +401,7 @@ func (w *Writer) publish(final, synced bool) error {
 	}
 	wall, _ := w.opts.Now()
 	cp := checkpoint.Checkpoint{Origin: w.origin, Size: c.tree.Size(), Root: c.tree.Root()}
-	note, err := checkpoint.Sign(cp, w.origin, wall/int64(time.Second), w.opts.Signers...)
+	note, err := checkpoint.Sign(cp, w.origin, wall/int64(time.Second), c.signers...)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type cursor struct {
 	wall    int64  // of the record before in this epoch; 0 before the first
 	mono    int64
 	scratch [1 + maxFrame]byte
+	digests []Hash // of the epoch that was walked last; kept for its room
 }
 
 // stored is a record as a segment holds it.

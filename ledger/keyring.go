@@ -35,6 +35,9 @@ type openedEpoch struct {
 
 const keptEpochs = 64
 
+// errNoWrap: the epoch has no wrap at all.
+var errNoWrap = fmt.Errorf("%w: no wrap of the epoch's secret is left", ErrErased)
+
 // event returns the key of one record's payload.
 func (k *keyring) event(segment, epoch, seq uint64) (EventKey, error) {
 	var e EventKey
@@ -105,7 +108,7 @@ func (k *keyring) wrap(segment, epoch uint64) ([]byte, error) {
 	name := keysName(segment)
 	f, err := k.fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrErased
+		return nil, errNoWrap
 	}
 	if err != nil {
 		return nil, err
@@ -122,7 +125,7 @@ func (k *keyring) wrap(segment, epoch uint64) ([]byte, error) {
 	}
 	at, ok := k.index[segment][epoch]
 	if !ok {
-		return nil, ErrErased
+		return nil, errNoWrap
 	}
 	b := make([]byte, at.size)
 	ra, ok := f.(io.ReaderAt)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -37,17 +38,38 @@ func reopen(store Store, opts Options, unlock io.Closer) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := completeErasures(store); err != nil {
-		return nil, err
-	}
 	r := &recovery{store: store, gen: gen, files: span{fsys: store}}
 	defer r.files.close()
 	rec, err := r.run(&opts)
 	if err != nil {
 		return nil, err
 	}
-	return start(store, opts, gen, unlock, rec)
+	if rec.erasure, err = pendingErasure(store); err != nil {
+		return nil, err
+	}
+	if rec.erasure != nil {
+		if err := swapKeys(store, rec.erasure); err != nil {
+			return nil, fmt.Errorf("completing an erasure: %w", err)
+		}
+	}
+	w, err := start(store, opts, gen, unlock, rec)
+	if err != nil || rec.erasure == nil {
+		return w, err
+	}
+	if err = w.Sync(context.Background()); err == nil {
+		err = store.Remove(eraseName)
+	}
+	if err != nil {
+		w.unlock = noLock{} // the caller releases it
+		w.end(false)
+		return nil, fmt.Errorf("recording an erasure that was completed: %w", err)
+	}
+	return w, nil
 }
+
+type noLock struct{}
+
+func (noLock) Close() error { return nil }
 
 // recovered is where a log ends, and so where writing goes on.
 type recovered struct {
@@ -61,6 +83,7 @@ type recovered struct {
 	tails      []sealed // epochs that were never sealed
 	note       OpenNote
 	published  *checkpoint.Note
+	erasure    *intent // that a crash interrupted: completed, but perhaps not recorded
 }
 
 type recovery struct {
@@ -482,6 +505,7 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	w.durable = rec.next
 	w.segment = rec.segment
 	w.commit.segment = rec.segment.segment
+	w.commit.signers = opts.Signers
 	w.commit.files = map[string]*openFile{}
 	w.commit.tree, w.commit.prev, w.commit.afr = rec.tree, rec.prevHeader, rec.afr
 	if rec.published != nil {
@@ -495,6 +519,11 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	note.Recorder, note.Boot = opts.Recorder, opts.Boot
 	if _, err := w.place(&Entry{Type: TypeOpen, Payload: note.append(nil)}, nil); err != nil {
 		return nil, err
+	}
+	if rec.erasure != nil {
+		if _, err := w.place(&Entry{Type: TypeErase, Payload: rec.erasure.note}, nil); err != nil {
+			return nil, err
+		}
 	}
 	if !opts.manual {
 		w.done.Add(1)

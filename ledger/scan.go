@@ -201,7 +201,7 @@ func (e *entry) walk(gen *Genesis, data []byte, c *cursor, visit func(s *stored,
 	if err != nil || o != (opening{e.Epoch, e.First, e.Incarnation, e.prevHead}) {
 		return &Flaw{Epoch: e.Epoch, Seq: e.First, What: "the frame that opens it is false"}
 	}
-	digests := make([]Hash, 0, e.Count)
+	digests := c.digests[:0]
 	payOff := e.payOff
 	var s stored
 	for i := range e.Count {
@@ -220,6 +220,7 @@ func (e *entry) walk(gen *Genesis, data []byte, c *cursor, visit func(s *stored,
 		}
 		payOff += s.size
 	}
+	c.digests = digests
 	switch {
 	case len(rest) != 0:
 		return &Flaw{e.Epoch, e.First + e.Count, true, "there are more records than the epoch's header says"}

@@ -32,6 +32,7 @@ type Writer struct {
 
 	mu       sync.Mutex
 	closed   bool
+	ending   bool  // the epoch that is sealed now is this incarnation's last
 	failed   error // what made the writer fail
 	full     error // set while the storage is full
 	gap      GapNote
@@ -356,10 +357,10 @@ func (w *Writer) seal(reason Reason) {
 		h.Coverage = append(h.Coverage, c)
 	}
 	sort.Slice(h.Coverage, func(i, j int) bool { return h.Coverage[i].Sensor < h.Coverage[j].Sensor })
-	w.pending.seals = append(w.pending.seals, sealed{h, w.epoch.leaves, w.epoch.place})
+	w.pending.seals = append(w.pending.seals, sealed{header: h, leaves: w.epoch.leaves, place: w.epoch.place})
 	w.wipeEpoch()
 	w.sealedAt = time.Now()
-	if reason == SealClose {
+	if w.ending {
 		return
 	}
 	w.segment.logLen += w.epoch.place.logLen
@@ -454,7 +455,12 @@ func (w *Writer) end(final bool) error {
 		if final {
 			_, err = w.place(&Entry{Type: TypeClose}, nil)
 		}
-		w.seal(SealClose)
+		w.ending = true
+		if final {
+			w.seal(SealClose)
+		} else {
+			w.seal(SealAsked)
+		}
 		w.pending.sync = true
 	}
 	w.closed = true
