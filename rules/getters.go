@@ -112,9 +112,9 @@ var strGetters = map[string]strGetter{
 	"evt.abspath":        func(m *machine) (string, bool) { g, _ := given(m); return some(m.absolute(g)) },
 	"evt.rawarg.name":    given,
 	"evt.rawarg.path":    given,
-	"evt.rawarg.dev":     given,
+	"evt.rawarg.dev":     given2,
 	"evt.rawarg.oldpath": given, "evt.rawarg.pathname": given, "evt.rawarg.filename": given,
-	"evt.rawarg.newpath": given2, "evt.rawarg.linkpath": given2, "evt.rawarg.dir": given2,
+	"evt.rawarg.newpath": given2, "evt.rawarg.linkpath": given2, "evt.rawarg.dir": given,
 	"evt.arg.target": given, "evt.rawarg.target": given,
 	"evt.arg.flags": flagsText, "evt.rawarg.flags": flagsText,
 	"evt.arg.mode": modeText, "evt.rawarg.mode": modeText,
@@ -279,8 +279,8 @@ var ancestorGetters = map[string]func(*Process) (string, bool){
 // pathGetters give the names of a file: the canonical one first.
 var pathGetters = map[string]func(*machine) []string{
 	"evt.arg.name": (*machine).object, "evt.arg.path": (*machine).object, "evt.arg.pathname": (*machine).object,
-	"evt.arg.filename": (*machine).object, "evt.arg.oldpath": (*machine).object, "evt.arg.dev": (*machine).object,
-	"evt.arg.newpath": (*machine).object2, "evt.arg.linkpath": (*machine).object2, "evt.arg.dir": (*machine).object2,
+	"evt.arg.filename": (*machine).object, "evt.arg.oldpath": (*machine).object, "evt.arg.dir": (*machine).object,
+	"evt.arg.newpath": (*machine).object2, "evt.arg.linkpath": (*machine).object2, "evt.arg.dev": (*machine).object2,
 	"fd.name": (*machine).object, "fd.directory": (*machine).object, "fd.filename": (*machine).object,
 	"fs.path.name":   workedList((*machine).object),
 	"fs.path.source": workedList(sourceNames),
@@ -582,9 +582,10 @@ func workedList(g func(*machine) []string) func(*machine) []string {
 	}
 }
 
-// Falco calls the new name of a link its source and the file that it leads to its target.
+// Falco calls the new name of a link its source and the file that it leads to its target. Of a mount, our first path
+// is the place.
 func reversed(e *bodycam.Event) bool {
-	return e.Type == bodycam.TypeLink || e.Type == bodycam.TypeSymlink
+	return e.Type == bodycam.TypeLink || e.Type == bodycam.TypeSymlink || e.Type == bodycam.TypeMount
 }
 
 func sourceNames(m *machine) []string {

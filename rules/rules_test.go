@@ -535,8 +535,8 @@ func TestNamesOfFiles(t *testing.T) {
 		{"hard link", []*bodycam.Event{{Type: bodycam.TypeLink, Proc: id(12), Path: "/root/.ssh/id_rsa", Path2: "/tmp/x", Dev: 1, Ino: 7}}, open("/tmp/x", 7), true},
 		{"hard link that failed", []*bodycam.Event{{Type: bodycam.TypeLink, Proc: id(12), Path: "/root/.ssh/id_rsa", Path2: "/tmp/x", Dev: 1, Ino: 7, Errno: 1}}, open("/tmp/x", 7), false},
 		{"renamed first", []*bodycam.Event{{Type: bodycam.TypeRename, Proc: id(12), Path: "/root/.ssh/id_rsa", Path2: "/tmp/x", Dev: 1, Ino: 7}}, open("/tmp/x", 7), true},
-		{"bind mount of the file", []*bodycam.Event{{Type: bodycam.TypeMount, Proc: id(12), Path: "/root/.ssh/id_rsa", Path2: "/tmp/m", Flags: msBind}}, open("/tmp/m", 0), true},
-		{"bind mount of the directory", []*bodycam.Event{{Type: bodycam.TypeMount, Proc: id(12), Path: "/root", Path2: "/tmp/m", Flags: msBind}}, open("/tmp/m/.ssh/id_rsa", 0), true},
+		{"bind mount of the file", []*bodycam.Event{{Type: bodycam.TypeMount, Proc: id(12), Path: "/tmp/m", Path2: "/root/.ssh/id_rsa", Flags: msBind}}, open("/tmp/m", 0), true},
+		{"bind mount of the directory", []*bodycam.Event{{Type: bodycam.TypeMount, Proc: id(12), Path: "/tmp/m", Path2Given: "../root", CWD: "/srv", Flags: msBind}}, open("/tmp/m/.ssh/id_rsa", 0), true},
 	}
 	for _, tc := range tests {
 		e := s.NewEngine(family())

@@ -69,6 +69,9 @@ func (t *Table) Aliases(dst []string, p string) []string {
 		if rest, ok := below(p, m.at); ok {
 			dst = append(dst, m.from+rest)
 		}
+		if rest, ok := below(p, m.from); ok && m.from != "" {
+			dst = append(dst, m.at+rest)
+		}
 	}
 	return dst
 }
@@ -340,16 +343,22 @@ func (t *Table) unlinked(e *bodycam.Event) {
 	}
 }
 
-const msBind = 0x1000
+const (
+	msBind = 0x1000
+	msMove = 0x2000
+)
 
+// mounted notes that a bind mount gives a directory or file a second name. Sensors keep the place as Path and the
+// source as the second path. Both are names of the same files from then on.
 func (t *Table) mounted(e *bodycam.Event) {
-	if e.Errno != 0 || e.Path == "" || e.Path2 == "" || e.Path == e.Path2 || e.Path2 == "/" {
+	from := firstOf(e.Path2, e.Path2Given)
+	if from != "" && from[0] != '/' && e.CWD != "" {
+		from = path.Join(e.CWD, from)
+	}
+	if e.Errno != 0 || e.Flags&(msBind|msMove) == 0 || from == "" || from[0] != '/' || e.Path == "" || e.Path == from || e.Path == "/" {
 		return
 	}
-	if e.Flags&msBind == 0 && e.Flags != 0 {
-		return
-	}
-	m := mountAlias{at: e.Path2, from: strings.TrimSuffix(e.Path, "/")}
+	m := mountAlias{at: e.Path, from: strings.TrimSuffix(from, "/")}
 	for _, k := range t.mounts {
 		if k == m {
 			return
