@@ -136,7 +136,7 @@ func (c *ctxReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// plan says what init has to build. As root the mounts are made here, with their owners shifted into the box's user
+// plan says what init has to build, and what files go with it. As root the mounts are made here, with their owners shifted into the box's user
 // namespace; without, init makes them itself.
 func (b *Box) plan() (*setupReq, []*os.File, error) {
 	l := b.cfg.Limits
@@ -157,6 +157,12 @@ func (b *Box) plan() (*setupReq, []*os.File, error) {
 	}
 	if err == nil {
 		err = p.etc()
+	}
+	if err == nil && b.cgroups != nil {
+		var tasks []*os.File
+		tasks, err = b.cgroups.tasks()
+		p.mounts = append(p.mounts, tasks...)
+		s.V1 = len(b.cgroups.v1)
 	}
 	return s, p.mounts, err
 }

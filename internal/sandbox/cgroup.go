@@ -101,7 +101,6 @@ func unescapeMount(s string) string {
 type cgroups struct {
 	root string   // <unified>/bodycam/<ID>
 	v1   []string // <controller>/bodycam/<ID>
-	v1by map[string]string
 }
 
 // makeCgroups makes the directories of a box and sets its limits, each for every group by itself, so that what an agent
@@ -110,7 +109,7 @@ func makeCgroups(h hierarchies, id string, l Limits, owner int) (*cgroups, []str
 	if h.unified == "" {
 		return nil, nil, errors.New("no cgroup version 2 hierarchy is mounted")
 	}
-	c := &cgroups{root: filepath.Join(h.unified, "bodycam", id), v1by: map[string]string{}}
+	c := &cgroups{root: filepath.Join(h.unified, "bodycam", id)}
 	var weaker []string
 	for _, g := range append([]string{groupInit}, groups...) {
 		if err := os.MkdirAll(filepath.Join(c.root, g), 0o755); err != nil {
@@ -185,7 +184,6 @@ func (c *cgroups) limitV1(mount, id, ctl string, l Limits) error {
 	if !slices.Contains(c.v1, base) {
 		c.v1 = append(c.v1, base)
 	}
-	c.v1by[ctl] = base
 	for _, g := range groups {
 		dir := filepath.Join(base, g)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -196,7 +194,7 @@ func (c *cgroups) limitV1(mount, id, ctl string, l Limits) error {
 		case "memory":
 			err = writeCgroup(dir, "memory.limit_in_bytes", strconv.FormatUint(l.MemoryBytes, 10))
 		case "pids":
-			err = writeCgroup(dir, "pids.max", strconv.FormatUint(l.Pids, 10))
+			err = writeCgroup(dir, "pids.max", strconv.FormatUint(l.Pids+1, 10)) // one is init's forker
 		case "cpu":
 			if err = writeCgroup(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)); err == nil {
 				err = writeCgroup(dir, "cpu.cfs_quota_us", strconv.FormatInt(int64(l.CPUs*cpuPeriod), 10))
@@ -221,20 +219,18 @@ func writeCgroup(dir, file, value string) error {
 	return err
 }
 
-// open returns the cgroup v2 directory of a group and the cgroup.procs files of version 1 that its processes join.
-func (c *cgroups) open(group string) ([]*os.File, error) {
-	dir, err := os.Open(filepath.Join(c.root, group))
-	if err != nil {
-		return nil, err
-	}
-	files := []*os.File{dir}
-	for _, base := range c.v1 {
-		f, err := os.OpenFile(filepath.Join(base, group, "cgroup.procs"), os.O_WRONLY, 0)
-		if err != nil {
-			closeAll(files)
-			return nil, err
+// tasks opens, for each group, the files by which a thread joins its cgroups of version 1.
+func (c *cgroups) tasks() ([]*os.File, error) {
+	var files []*os.File
+	for _, g := range groups {
+		for _, base := range c.v1 {
+			f, err := os.OpenFile(filepath.Join(base, g, "tasks"), os.O_WRONLY, 0)
+			if err != nil {
+				closeAll(files)
+				return nil, err
+			}
+			files = append(files, f)
 		}
-		files = append(files, f)
 	}
 	return files, nil
 }

@@ -6,11 +6,15 @@ import (
 	"archive/tar"
 	"context"
 	"fmt"
+	"net/netip"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// Resolver is the address of the DNS server in a proxied box's resolv.conf.
+func Resolver() netip.Addr { return gateway4 }
 
 // Unpack has the box unpack what write produces below boxDir, which is made where it is missing. Names in the archive
 // are relative to boxDir; they, and links on the way, are resolved inside the box.

@@ -102,12 +102,11 @@ func (b *Box) Start(ctx context.Context, c Cmd) (*Process, error) {
 		p.out = append(p.out, &outPipe{r: our, w: to, left: b.cfg.Limits.OutputBytes, flushed: make(chan struct{})})
 	}
 	if b.cgroups != nil {
-		files, err := b.cgroups.open(req.Group)
+		dir, err := os.Open(b.Cgroup(req.Group))
 		if err != nil {
 			return fail(err)
 		}
-		theirs = append(theirs, files...)
-		req.Cgroup, req.V1 = true, len(files)-1
+		theirs, req.Cgroup = append(theirs, dir), true
 	}
 	ch := make(chan answer, 1)
 	id := b.reserve(ch, p)

@@ -32,7 +32,6 @@ type stage uint32
 const (
 	stageFork stage = iota
 	stageMap
-	stageCgroup
 	stageSession
 	stageIdentity
 	stageLimits
@@ -44,7 +43,7 @@ const (
 )
 
 var stageNames = [...]string{
-	"fork", "map user ids", "join cgroup", "start session", "change user", "set limits", "change directory",
+	"fork", "map user ids", "start session", "change user", "set limits", "change directory",
 	"set up standard streams", "give up privileges", "install seccomp filter", "execute",
 }
 
@@ -59,8 +58,7 @@ type child struct {
 	groups   []uint32
 	noGroups bool // setgroups is forbidden in this user namespace
 	fds      [3]uintptr
-	v1       []uintptr // cgroup.procs files of version 1
-	keep     uint64    // capabilities kept
+	keep     uint64 // capabilities kept
 	filter   unix.SockFprog
 	hasBPF   bool
 	nofile   unix.Rlimit
@@ -188,12 +186,6 @@ func runChild(c *child) {
 	var n uintptr
 	if n, _, errno = syscall.RawSyscall(unix.SYS_READ, c.syncR, uintptr(unsafe.Pointer(&c.zero)), 1); errno != 0 || n != 1 {
 		childFail(c, stageMap, unix.ECANCELED)
-	}
-	c.zero[0] = '0'
-	for i := 0; i < len(c.v1); i++ {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_WRITE, c.v1[i], uintptr(unsafe.Pointer(&c.zero)), 1); errno != 0 {
-			childFail(c, stageCgroup, errno)
-		}
 	}
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
 		childFail(c, stageSession, errno)

@@ -42,6 +42,7 @@ type setupReq struct {
 	Files     []fileSpec
 	Proxied   bool
 	Forward   []uint16
+	V1        int // after the mounts, that many "tasks" files of version 1 for each group
 }
 
 // mountSpec puts one piece of the host into the box. Without Source the next file descriptor of the frame is the mount.
@@ -75,7 +76,6 @@ type startReq struct {
 	Stdin, Stdout      bool
 	Stderr             bool
 	Cgroup             bool // a cgroup v2 directory follows the standard streams
-	V1                 int  // that many cgroup.procs files of version 1 follow
 	Seccomp            Seccomp
 	Rootless, OneToOne bool
 }
