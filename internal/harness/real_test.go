@@ -35,6 +35,7 @@ type box struct {
 	server   *model.Server
 }
 
+// WORKDIR in the model's script stands for the working directory.
 func newBox(t *testing.T, script string) *box {
 	t.Helper()
 	b := &box{t: t, home: filepath.Join(t.TempDir(), "home"), workdir: filepath.Join(t.TempDir(), "work")}
@@ -46,7 +47,7 @@ func newBox(t *testing.T, script string) *box {
 	if script == "" {
 		return b
 	}
-	s, err := model.Parse("script.yaml", []byte(script))
+	s, err := model.Parse("script.yaml", []byte(strings.ReplaceAll(script, "WORKDIR", b.workdir)))
 	if err != nil {
 		t.Fatal(err)
 	}

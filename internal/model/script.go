@@ -55,7 +55,7 @@ type Turn struct {
 	Delay  time.Duration `yaml:"delay"`  // wait before the answer
 	Expect string        `yaml:"expect"` // regexp that the last tool output must match; named groups become variables
 	Else   []Turn        `yaml:"else"`   // played instead of this turn and the rest where Expect doesn't match
-	Repeat int           `yaml:"repeat"` // the turn is played so often; {{i}} counts from 1
+	Repeat int           `yaml:"repeat"` // the turn is played so often, Expect asked before the first; {{i}} counts from 1
 	Tool   string        `yaml:"tool"`   // name of the tool that Sh, Write or Patch shall use
 
 	expect *regexp.Regexp
@@ -244,8 +244,8 @@ func (c *checker) sequence(path string, turns []Turn, vars []string) ([]Turn, er
 		}
 		out = append(out, *t)
 		for n := 2; n <= t.Repeat; n++ {
-			again := *t
-			again.i = n
+			again := *t // expect is asked once, before the first
+			again.i, again.expect, again.Else = n, nil, nil
 			out = append(out, again)
 		}
 	}
