@@ -1,0 +1,217 @@
+//go:build linux && amd64
+
+package ptrace
+
+import (
+	"errors"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+	"golang.org/x/sys/unix"
+)
+
+// object is something in a file system, as the kernel shows it.
+type object struct {
+	path     string
+	dev, ino uint64
+	mode     uint32
+	marks    bodycam.Mark
+}
+
+// inspect reads what a magic link of /proc points to. deep asks for the mount's place to be checked.
+func (t *task) inspect(link string) (o object, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(link, &st); err != nil {
+		t.unreadable(err)
+		return o, err
+	}
+	o.dev, o.ino, o.mode = devNumber(st.Dev), st.Ino, st.Mode
+	o.path, err = os.Readlink(link)
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		o.marks |= bodycam.MarkTruncated
+		return o, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	if !strings.HasPrefix(o.path, "/") {
+		o.marks |= bodycam.MarkAnonymous // pipe:[1], socket:[2], anon_inode:…
+		return o, nil
+	}
+	if name, ok := strings.CutSuffix(o.path, " (deleted)"); ok {
+		var there unix.Stat_t
+		if unix.Lstat(t.proc("/root")+o.path, &there) != nil || there.Ino != st.Ino || there.Dev != st.Dev {
+			o.path = name
+			o.marks |= bodycam.MarkDeleted
+			if strings.HasPrefix(name, "/memfd:") {
+				o.marks |= bodycam.MarkAnonymous
+			}
+		}
+	}
+	return o, nil
+}
+
+// devNumber turns a device number as stat gives it into the record's.
+func devNumber(dev uint64) uint64 { return uint64(unix.Major(dev))<<32 | uint64(unix.Minor(dev)) }
+
+// detached tells whether a descriptor's mount has no place in the task's namespace. Only asked once someone made such
+// a mount, since it reads a table.
+func (t *task) detached(fd int) bool {
+	info, err := os.ReadFile(t.proc("/fdinfo/" + strconv.Itoa(fd)))
+	if err != nil {
+		return false
+	}
+	_, rest, ok := strings.Cut(string(info), "mnt_id:\t")
+	id, _, _ := strings.Cut(rest, "\n")
+	if !ok {
+		return false
+	}
+	mounts, err := os.ReadFile(t.proc("/mountinfo"))
+	return err == nil && !strings.HasPrefix(string(mounts), id+" ") && !strings.Contains(string(mounts), "\n"+id+" ")
+}
+
+// resolve finds what a name means to the task at this moment: name is as given, dir a descriptor or AT_FDCWD. With
+// follow, a symlink at the end is followed. What can't be resolved keeps the name, made absolute, and a mark.
+func (t *task) resolve(dir int, given string, follow bool) object {
+	abs, known := t.absolute(dir, given)
+	lost := object{path: abs, marks: bodycam.MarkUnverified}
+	if !known {
+		return lost
+	}
+	if link, ok := t.magic(abs); ok && follow {
+		if o, err := t.inspect(link); err == nil {
+			return o
+		}
+		return lost
+	}
+	root, err := unix.Open(t.proc("/root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.unreadable(err)
+		return lost
+	}
+	defer unix.Close(root)
+	// /proc/self would be the recorder: say whose it is.
+	in := t.ownProc(abs)
+	// The root's own place, where it isn't the top of the task's mounts (chroot).
+	if place, err := os.Readlink(t.proc("/root")); err == nil && place != "/" {
+		if rest, ok := cutDir(in, place); ok {
+			in = rest
+		}
+	}
+	base := path.Base(in)
+	if follow || base == ".." || base == "." || base == "/" || strings.HasSuffix(in, "/") {
+		fd, err := openat2(root, in, unix.O_PATH|unix.O_CLOEXEC)
+		if err == nil {
+			defer unix.Close(fd)
+			return t.seen(fd, "", lost)
+		}
+	}
+	in = strings.TrimRight(in, "/")
+	fd, err := openat2(root, in[:strings.LastIndexByte(in, '/')+1], unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return lost
+	}
+	defer unix.Close(fd)
+	return t.seen(fd, base, lost)
+}
+
+// seen describes an open folder's entry, or with no name the open object itself.
+func (t *task) seen(fd int, name string, lost object) object {
+	o, err := t.inspect("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil || strings.HasPrefix(o.path, "/proc/"+strconv.Itoa(int(t.s.self.PID))+"/") {
+		return lost
+	}
+	if name == "" || o.marks&bodycam.MarkTruncated != 0 {
+		return o
+	}
+	o = object{path: strings.TrimSuffix(o.path, "/") + "/" + name, marks: o.marks}
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		o.dev, o.ino, o.mode = devNumber(st.Dev), st.Ino, st.Mode
+	}
+	return o
+}
+
+// absolute puts the folder before a relative name. It doesn't clean the name: a ".." after a symlink must stay.
+func (t *task) absolute(dir int, given string) (string, bool) {
+	if strings.HasPrefix(given, "/") {
+		return given, true
+	}
+	link := t.proc("/cwd")
+	if dir != unix.AT_FDCWD {
+		link = t.procFD(dir)
+	}
+	o, err := t.inspect(link)
+	if err != nil || o.marks&(bodycam.MarkAnonymous|bodycam.MarkTruncated|bodycam.MarkDeleted) != 0 || !strings.HasPrefix(o.path, "/") {
+		return given, false
+	}
+	if given == "" {
+		return o.path, true
+	}
+	return strings.TrimSuffix(o.path, "/") + "/" + given, true
+}
+
+// ownProc writes the task's pid for the names by which it would reach its own /proc entry.
+func (t *task) ownProc(name string) string {
+	for _, alias := range []string{"/proc/self", "/proc/thread-self"} {
+		if rest, ok := cutDir(name, alias); ok {
+			return "/proc/" + strconv.Itoa(t.insidePID()) + strings.TrimSuffix(rest, "/")
+		}
+	}
+	return name
+}
+
+// magic tells of names of the task's own magic links, which can't be followed from elsewhere.
+func (t *task) magic(name string) (string, bool) {
+	for _, alias := range []string{"/proc/self", "/proc/thread-self", "/proc/" + strconv.Itoa(t.insidePID())} {
+		if rest, ok := cutDir(name, alias); ok {
+			if fd, isFD := strings.CutPrefix(rest, "/fd/"); isFD && !strings.Contains(fd, "/") || rest == "/cwd" || rest == "/root" || rest == "/exe" {
+				return t.proc(rest), true
+			}
+		}
+	}
+	if fd, ok := strings.CutPrefix(name, "/dev/fd/"); ok && !strings.Contains(fd, "/") {
+		return t.proc("/fd/" + fd), true
+	}
+	for i, std := range []string{"/dev/stdin", "/dev/stdout", "/dev/stderr"} {
+		if name == std {
+			return t.procFD(i), true
+		}
+	}
+	return "", false
+}
+
+// insidePID is the pid of the task's process in its own pid namespace.
+func (t *task) insidePID() int {
+	if t.p.nsPID == 0 {
+		t.ids = false
+		t.identify()
+	}
+	if t.p.nsPID == 0 {
+		return int(t.p.id.PID)
+	}
+	return t.p.nsPID
+}
+
+// openat2 opens a name as a process with that root would.
+func openat2(root int, name string, flags uint64) (int, error) {
+	if name == "" {
+		name = "/"
+	}
+	return unix.Openat2(root, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT})
+}
+
+// cutDir takes a folder off the front of a path; the rest begins with a slash.
+func cutDir(p, dir string) (string, bool) {
+	rest, ok := strings.CutPrefix(p, dir)
+	if !ok || dir == "" || rest != "" && rest[0] != '/' {
+		return "", false
+	}
+	if rest == "" {
+		rest = "/"
+	}
+	return rest, true
+}

@@ -1,0 +1,303 @@
+//go:build linux && amd64
+
+package ptrace
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/bodycam-dev/bodycam"
+	"golang.org/x/sys/unix"
+)
+
+const traceOptions = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK |
+	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_EXITKILL
+
+// tree is one tracer thread and what it traces: one started or attached process and all that come from it. The
+// kernel ties tracees to a thread, so each tree has its own.
+type tree struct {
+	s    *Sensor
+	held map[int]int       // new tasks whose creator has not reported them yet, with their parent's pid
+	due  map[int]*task     // creators of tasks that have not stopped yet
+	exit map[int]*Process  // started by us: who waits for their end
+	cpu  time.Duration     // of this thread, so far
+	info ptraceSyscallInfo // room for one
+}
+
+// run starts a tracer thread: begin runs on it and brings the first process under observation.
+func (s *Sensor) run(begin func(*tree) error) error {
+	s.mu.Lock()
+	if !s.started || s.stopped {
+		s.mu.Unlock()
+		return errors.New("the ptrace sensor is not running")
+	}
+	tr := &tree{s: s, held: make(map[int]int), due: make(map[int]*task), exit: make(map[int]*Process)}
+	s.running[tr] = struct{}{}
+	s.trees.Add(1)
+	s.mu.Unlock()
+	begun := make(chan error, 1)
+	go func() {
+		// Never unlocked: the thread ends with the goroutine, and whatever it still traces dies with it.
+		runtime.LockOSThread()
+		defer s.trees.Done()
+		err := begin(tr)
+		begun <- err
+		if err == nil {
+			tr.loop()
+		}
+		s.mu.Lock()
+		tr.account()
+		s.cpu += tr.cpu
+		delete(s.running, tr)
+		s.mu.Unlock()
+	}()
+	return <-begun
+}
+
+func (tr *tree) account() {
+	var ru unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &ru) == nil {
+		tr.cpu = time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+	}
+}
+
+// loop handles stops until nothing is traced any more.
+func (tr *tree) loop() {
+	for n := 0; ; n++ {
+		var ws unix.WaitStatus
+		tid, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		tr.s.mu.Lock()
+		if err != nil {
+			if !errors.Is(err, unix.ECHILD) && tr.s.failed == nil {
+				tr.s.failed = fmt.Errorf("waiting for traced processes: %w", err)
+			}
+			tr.s.mu.Unlock()
+			return
+		}
+		if n&255 == 0 {
+			tr.account()
+		}
+		tr.handle(tid, ws)
+		tr.s.mu.Unlock()
+	}
+}
+
+func (tr *tree) handle(tid int, ws unix.WaitStatus) {
+	t := tr.s.tasks[tid]
+	if ws.Exited() || ws.Signaled() {
+		tr.ended(tid, t, ws)
+		return
+	}
+	if !ws.Stopped() {
+		return
+	}
+	sig, event := ws.StopSignal(), int(ws)>>16
+	if t == nil {
+		creator := tr.due[tid]
+		if creator == nil {
+			tr.held[tid] = 0 // it stays stopped until its creator reports it
+			if st, err := readStat(tid); err == nil {
+				tr.held[tid] = st.ppid
+			}
+			return
+		}
+		delete(tr.due, tid)
+		t = tr.adopt(tid, creator, 0)
+	}
+	switch {
+	case event == unix.PTRACE_EVENT_SECCOMP:
+		tr.entry(t)
+	case sig == unix.SIGTRAP|0x80:
+		tr.syscallStop(t)
+	case event == unix.PTRACE_EVENT_FORK, event == unix.PTRACE_EVENT_VFORK, event == unix.PTRACE_EVENT_CLONE:
+		tr.forked(t, event)
+	case event == unix.PTRACE_EVENT_EXEC:
+		tr.execed(t)
+	case event == unix.PTRACE_EVENT_STOP:
+		if sig == unix.SIGSTOP || sig == unix.SIGTSTP || sig == unix.SIGTTIN || sig == unix.SIGTTOU {
+			tr.listen(t)
+			return
+		}
+		tr.resume(t, 0)
+	default:
+		tr.resume(t, sig)
+	}
+}
+
+// resume lets a task go on, to the end of its call if something waits for that.
+func (tr *tree) resume(t *task, sig unix.Signal) {
+	req := unix.PTRACE_CONT
+	if t.pend != nil || t.p.full() {
+		req = unix.PTRACE_SYSCALL
+	}
+	// ESRCH: it was killed meanwhile; wait4 will say so.
+	_ = ptrace(req, t.tid, 0, uintptr(sig))
+}
+
+// listen leaves a task in its group stop, as if it were not traced.
+func (tr *tree) listen(t *task) { _ = ptrace(unix.PTRACE_LISTEN, t.tid, 0, 0) }
+
+// entry handles a stop of the seccomp filter: a call is about to be made.
+func (tr *tree) entry(t *task) {
+	c, ok := tr.syscallInfo(t)
+	if ok {
+		t.enter(c)
+	}
+	tr.resume(t, 0)
+}
+
+// syscallStop handles a stop at the exit of a call, or, while all calls of the process stop, at an entry.
+func (tr *tree) syscallStop(t *task) {
+	if !tr.getInfo(t.tid) {
+		tr.resume(t, 0)
+		return
+	}
+	switch tr.info.op {
+	case opEntry:
+		if c, ok := tr.decode(t); ok && c.def != nil && (c.def.when == never || c.def.when == addressed && c.args[4] == 0) {
+			t.enter(c)
+		}
+	case opExit:
+		if p := t.pend; p != nil {
+			t.pend = nil
+			t.leave(p, int64(tr.info.exit().rval))
+		}
+	}
+	tr.resume(t, 0)
+}
+
+func (tr *tree) syscallInfo(t *task) (*call, bool) {
+	if !tr.getInfo(t.tid) || tr.info.op != opSeccomp {
+		return nil, false
+	}
+	return tr.decode(t)
+}
+
+// decode turns the kernel's description of a call into one of the table's.
+func (tr *tree) decode(t *task) (*call, bool) {
+	e := tr.info.entry()
+	c := &call{nr: int32(e.nr), args: e.args}
+	table := 0
+	switch {
+	case tr.info.arch == unix.AUDIT_ARCH_I386:
+		c.abi, table = bodycam.ABII386, 1
+		for i := range c.args {
+			c.args[i] = uint64(uint32(c.args[i]))
+		}
+	case e.nr&x32Bit != 0:
+		c.abi = bodycam.ABIX32
+	default:
+		c.abi = bodycam.ABIAMD64
+	}
+	nr := c.nr
+	if c.abi == bodycam.ABIX32 {
+		nr &^= x32Bit
+	}
+	c.def = tr.s.byNR[table][nr]
+	return c, c.def != nil
+}
+
+// ended handles the end of a task; the end of a leader is the end of its process.
+func (tr *tree) ended(tid int, t *task, ws unix.WaitStatus) {
+	s := tr.s
+	delete(tr.held, tid)
+	delete(tr.due, tid)
+	if t == nil {
+		return
+	}
+	if t.pend != nil {
+		t.abandon()
+	}
+	delete(s.tasks, tid)
+	p := t.p
+	p.tasks--
+	if tid != int(p.id.PID) {
+		return
+	}
+	tr.adoptOrphans(t)
+	e := t.event(bodycam.TypeExit, nil)
+	e.Status = int32(ws)
+	s.emit(e)
+	delete(s.procs, p.id.PID)
+	if w := tr.exit[tid]; w != nil {
+		delete(tr.exit, tid)
+		w.status = ws
+		close(w.done)
+	}
+}
+
+// adoptOrphans takes up new processes whose creator died before it could report them.
+func (tr *tree) adoptOrphans(creator *task) {
+	for tid, ppid := range tr.held {
+		if ppid == int(creator.p.id.PID) {
+			delete(tr.held, tid)
+			tr.resume(tr.adopt(tid, creator, bodycam.MarkSynthesised), 0)
+		}
+	}
+}
+
+// forked handles a task's report that it made another.
+func (tr *tree) forked(t *task, event int) {
+	var msg uint
+	if err := ptrace(unix.PTRACE_GETEVENTMSG, t.tid, 0, uintptr(unsafe.Pointer(&msg))); err == nil {
+		tid := int(msg)
+		t.made = true
+		if _, ok := tr.held[tid]; ok {
+			delete(tr.held, tid)
+			tr.resume(tr.adopt(tid, t, 0), 0)
+		} else if tr.s.tasks[tid] == nil {
+			tr.due[tid] = t
+		}
+	}
+	tr.resume(t, 0)
+}
+
+// adopt enters a new task, and its process where it is one, into the tables. The task is stopped, or a zombie that
+// nobody has waited for: its /proc entry is there.
+func (tr *tree) adopt(tid int, creator *task, m bodycam.Mark) *task {
+	s := tr.s
+	t := &task{s: s, tr: tr, tid: tid, uid: creator.uid, gid: creator.gid, ids: creator.ids}
+	if isThread(int(creator.p.id.PID), tid) {
+		t.p = creator.p
+		t.p.tasks++
+		s.tasks[tid] = t
+		return t
+	}
+	t.p = s.newProcess(tid, creator.p)
+	s.tasks[tid] = t
+	e := creator.event(bodycam.TypeFork, nil)
+	e.Child, e.Marks = t.p.id, m
+	s.emit(e)
+	return t
+}
+
+// newProcess makes the identity of a process. Two processes can share a pid within one tick of the clock that
+// /proc/PID/stat counts in: the second is then a nanosecond younger.
+func (s *Sensor) newProcess(pid int, parent *process) *process {
+	p := &process{id: bodycam.Proc{PID: int32(pid)}, tasks: 1}
+	if st, err := readStat(pid); err == nil {
+		p.id.Start, p.sid = st.start, int32(st.sid)
+	}
+	if last, ok := s.last[p.id.PID]; ok && p.id.Start <= last {
+		p.id.Start = last + 1
+	}
+	s.last[p.id.PID] = p.id.Start
+	if parent != nil {
+		p.parent, p.sharesMemory = parent.id, parent.lends
+		if len(parent.dns) > 0 {
+			p.dns = make(map[int]*dnsSocket, len(parent.dns))
+			for fd, d := range parent.dns {
+				c := *d
+				p.dns[fd] = &c
+			}
+		}
+	}
+	s.procs[p.id.PID] = p
+	return p
+}
