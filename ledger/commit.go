@@ -1,8 +1,10 @@
 package ledger
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"sync"
 	"time"
 
@@ -41,9 +43,47 @@ func (k *work) empty() bool {
 
 // chunk is the part of a portion that goes to one segment.
 type chunk struct {
-	segment        uint64
-	keys, pay, log []byte
+	segment          uint64
+	keys, pay, log   []byte // what isn't written yet
+	payRoom, logRoom []byte // where pay and log begin
+	jobs             []job
 }
+
+// job is the encryption of a payload. The append has derived the key and hashed the payload; the cipher, which takes
+// as long as both, runs beside it, before the payload leaves the process.
+type job struct {
+	key      [keySize]byte
+	clear    bool
+	inline   bool // the whole is one ciphertext; otherwise a length stands before it and a body behind
+	from, to int  // in pay
+	crcAt    int  // in log
+}
+
+// encrypt does a chunk's jobs.
+func (k *chunk) encrypt() error {
+	for i := range k.jobs {
+		j := &k.jobs[i]
+		if !j.clear {
+			head := k.pay[j.from:j.to]
+			if !j.inline {
+				n, size := binary.Uvarint(head)
+				head = head[size : size+int(n)]
+			}
+			gcm, err := newGCM(j.key[:])
+			if err != nil {
+				return err
+			}
+			plain := head[:len(head)-tagSize]
+			gcm.Seal(plain[:0], zeroNonce[:], plain, nil)
+			clear(j.key[:])
+		}
+		binary.BigEndian.PutUint32(k.log[j.crcAt:], crc32.Checksum(k.pay[j.from:j.to], castagnoli))
+	}
+	k.jobs = k.jobs[:0]
+	return nil
+}
+
+func (k *chunk) full() bool { return len(k.pay) >= chunkBytes*3/4 || len(k.log) >= chunkBytes*3/8 }
 
 // sealed is an epoch that was closed; its header still lacks Root, Prev and AFR.
 type sealed struct {
@@ -59,7 +99,6 @@ type committing struct {
 	backlog  []*work
 	segment  uint64
 	files    map[string]*openFile
-	spare    *chunk
 	tree     merkle.Range
 	prev     Hash // hash of the last header
 	afr      Hash // last R_t
@@ -180,7 +219,7 @@ func (w *Writer) commitAll(final bool) error {
 			k.bytes += len(ch.keys) + len(ch.pay) + len(ch.log)
 		}
 		c.backlog = append(c.backlog, &k)
-		w.pending = work{chunks: []*chunk{c.freshChunk(w.segment.segment)}, next: w.cur.next}
+		w.pending = work{chunks: []*chunk{w.freshChunk(w.segment.segment)}, next: w.cur.next}
 	}
 	w.mu.Unlock()
 	for len(c.backlog) > 0 {
@@ -201,20 +240,41 @@ func (w *Writer) commitAll(final bool) error {
 	return nil
 }
 
-func (c *committing) freshChunk(segment uint64) *chunk {
-	if k := c.spare; k != nil {
-		c.spare = nil
-		*k = chunk{segment, k.keys[:0], k.pay[:0], k.log[:0]}
+// Chunks are of bounded size and used again, so that appends neither copy what waits nor leave garbage.
+const (
+	chunkBytes  = 128 << 10
+	spareChunks = 64
+)
+
+// freshChunk returns an empty chunk. The lock is held, but for a writer that nobody has yet.
+func (w *Writer) freshChunk(segment uint64) *chunk {
+	if n := len(w.spare); n > 0 {
+		k := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		k.segment = segment
 		return k
 	}
-	return &chunk{segment: segment, pay: make([]byte, 0, 64<<10), log: make([]byte, 0, 16<<10)}
+	k := &chunk{segment: segment, payRoom: make([]byte, 0, chunkBytes), logRoom: make([]byte, 0, chunkBytes/2)}
+	k.pay, k.log = k.payRoom, k.logRoom
+	return k
+}
+
+// reuse keeps a chunk for later.
+func (w *Writer) reuse(k *chunk) {
+	if len(w.spare) < spareChunks && cap(k.payRoom) == chunkBytes {
+		k.keys, k.pay, k.log = nil, k.payRoom, k.logRoom
+
+		w.spare = append(w.spare, k)
+	}
 }
 
 // settle tells those who wait that a portion is written.
 func (w *Writer) settle(k *work, synced bool) {
-	w.commit.spare = k.last()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, ch := range k.chunks {
+		w.reuse(ch)
+	}
 	w.waiting -= k.bytes
 	if synced {
 		w.durable = k.next
@@ -261,6 +321,9 @@ func (w *Writer) stumble(err error) error {
 func (w *Writer) write(k *work) (synced bool, err error) {
 	c := &w.commit
 	for _, ch := range k.chunks {
+		if err := ch.encrypt(); err != nil {
+			return false, err
+		}
 		if ch.segment != c.segment {
 			if err := c.leaveSegment(ch.segment); err != nil {
 				return false, err
@@ -463,6 +526,7 @@ func (w *Writer) wipeEpoch() {
 	if w.epoch.key != nil {
 		w.epoch.key.wipe()
 		w.epoch.key = nil
+		clear(w.scratch[:])
 	}
 }
 
@@ -471,6 +535,13 @@ func (w *Writer) wipe() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wipeEpoch()
+	for _, k := range append(w.commit.backlog, &w.pending) {
+		for _, ch := range k.chunks {
+			for i := range ch.jobs {
+				clear(ch.jobs[i].key[:])
+			}
+		}
+	}
 	for {
 		select {
 		case f := <-w.fresh:

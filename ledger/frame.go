@@ -25,6 +25,9 @@ var (
 
 const maxFrame = 512
 
+// frameTail is how far before a record's end the CRC-32C of its payload stands.
+const frameTail = 4 + 4
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // cursor is the state that gives a record what its frame leaves out.

@@ -511,7 +511,7 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	if rec.published != nil {
 		w.commit.signed = rec.published.Size
 	}
-	w.pending = work{chunks: []*chunk{w.commit.freshChunk(rec.segment.segment)}, next: rec.next, seals: rec.tails}
+	w.pending = work{chunks: []*chunk{w.freshChunk(rec.segment.segment)}, next: rec.next, seals: rec.tails}
 	wall, _ := opts.Now()
 	w.sealedAt = time.Now()
 	w.openEpoch(rec.epoch, wall)

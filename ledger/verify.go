@@ -372,7 +372,7 @@ func (v *verification) tail() error {
 
 // pool verifies epochs side by side.
 type pool struct {
-	jobs    chan job
+	jobs    chan epochJob
 	results chan epochResult
 	workers sync.WaitGroup
 	done    chan struct{}
@@ -388,7 +388,7 @@ type pool struct {
 	bad     []*Flaw // of payloads
 }
 
-type job struct {
+type epochJob struct {
 	*entry
 	published bool // a checkpoint covers it
 }
@@ -410,7 +410,7 @@ func (v *verification) startPool(ctx context.Context) *pool {
 		n = runtime.GOMAXPROCS(0)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	p := &pool{jobs: make(chan job, 4*n), results: make(chan epochResult, 4*n), done: make(chan struct{}), stop: stop, ctx: ctx}
+	p := &pool{jobs: make(chan epochJob, 4*n), results: make(chan epochResult, 4*n), done: make(chan struct{}), stop: stop, ctx: ctx}
 	for range n {
 		p.workers.Add(1)
 		go func() {
@@ -461,7 +461,7 @@ func (p *pool) collect() {
 
 func (p *pool) submit(e *entry, published bool) bool {
 	select {
-	case p.jobs <- job{e, published}:
+	case p.jobs <- epochJob{e, published}:
 		return true
 	case <-p.ctx.Done():
 		return false

@@ -17,7 +17,7 @@ type epochWorker struct {
 	scratch  [1 + saltSize + MaxInline]byte
 }
 
-func (w *epochWorker) verify(j job) (r epochResult) {
+func (w *epochWorker) verify(j epochJob) (r epochResult) {
 	e := j.entry
 	data, err := w.files.read(logName(e.segment), int64(e.logOff), int64(e.logLen), w.data)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"io/fs"
 	"sort"
@@ -41,6 +40,7 @@ type Writer struct {
 	coverage map[string]Coverage
 	random   []byte // unused random bytes
 	pending  work   // what the committer hasn't taken yet
+	spare    []*chunk
 	waiting  int    // bytes in pending and in the committer's hands
 	durable  uint64 // sequence number after the last durable record
 	progress chan struct{}
@@ -196,75 +196,78 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	w.randomID(s.ID[:])
 	s.Wall, s.Mono = w.opts.Now()
 
-	pay := &w.pending.last().pay
-	start := len(*pay)
-	if err := w.placePayload(&s, e, p, pay); err != nil {
-		*pay = (*pay)[:start]
+	if w.pending.last().full() {
+		w.pending.chunks = append(w.pending.chunks, w.freshChunk(w.segment.segment))
+	}
+	ch := w.pending.last()
+	payStart, logStart := len(ch.pay), len(ch.log)
+	var key EventKey
+	if err := w.placePayload(&s, e, p, ch, &key); err != nil {
+		ch.pay = ch.pay[:payStart]
 		return 0, err
 	}
-	s.size = uint64(len(*pay) - start)
-	s.crc = crc32.Checksum((*pay)[start:], castagnoli)
-
-	log := &w.pending.last().log
-	before := len(*log)
+	s.size = uint64(len(ch.pay) - payStart)
 	seq := w.cur.next
-	*log = appendRecord(*log, &w.cur, &s)
+	ch.log = appendRecord(ch.log, &w.cur, &s)
+	if s.size > 0 {
+		ch.jobs = append(ch.jobs, job{
+			key: key.Key, clear: s.Form.Clear(), inline: p == nil,
+			from: payStart, to: len(ch.pay), crcAt: len(ch.log) - frameTail,
+		})
+		clear(key.Key[:])
+	}
+	w.placed(&s, len(ch.log)-logStart)
+	return seq, nil
+}
+
+// placed counts a record in. The lock is held.
+func (w *Writer) placed(s *stored, frame int) {
 	if len(w.epoch.leaves) == 0 {
 		w.epoch.began = time.Now()
 	}
 	w.epoch.leaves = append(w.epoch.leaves, s.digest)
 	w.epoch.place.payLen += s.size
-	w.epoch.place.logLen += uint64(len(*log) - before)
+	w.epoch.place.logLen += uint64(frame)
 	w.pending.next = w.cur.next
-	w.waiting += len(*log) - before + int(s.size)
+	w.waiting += frame + int(s.size)
 	if uint64(len(w.epoch.leaves)) >= w.gen.EpochRecords {
 		w.seal(SealCount)
 		w.kick(w.now)
 	} else {
 		w.kick(w.soon)
 	}
-	return seq, nil
 }
 
-// placePayload appends the payload as stored and sets the commitment of an inline one.
-func (w *Writer) placePayload(s *stored, e *Entry, p *prepared, pay *[]byte) error {
-	plain := e.Payload
+// placePayload appends the payload, with room for what its encryption adds, and sets the commitment of an inline
+// one. The committer encrypts it before it leaves the process: see [job].
+func (w *Writer) placePayload(s *stored, e *Entry, p *prepared, ch *chunk, key *EventKey) error {
+	plain, tag := e.Payload, 0
 	if p != nil {
 		plain = p.manifest
 	}
-	var key EventKey
 	if !s.Form.Clear() {
 		if err := w.needKey(); err != nil {
 			return err
 		}
-		if err := w.epoch.key.event(w.cur.next, &key); err != nil {
+		if err := w.epoch.key.event(w.cur.next, key); err != nil {
 			return err
 		}
-		defer clear(key.Key[:])
+		tag = tagSize
 	}
 	if p == nil {
 		s.Commitment = commitInline(w.gen.Profile, s.Form, key.Salt[:], plain, w.scratch[:0])
 	} else {
-		n := len(plain)
-		if !s.Form.Clear() {
-			n += tagSize
-		}
-		*pay = binary.AppendUvarint(*pay, uint64(n))
+		ch.pay = binary.AppendUvarint(ch.pay, uint64(len(plain)+tag))
 	}
-	if s.Form.Clear() {
-		*pay = append(*pay, plain...)
-	} else {
-		gcm, err := newGCM(key.Key[:])
-		if err != nil {
-			return err
-		}
-		*pay = gcm.Seal(*pay, zeroNonce[:], plain, nil)
-	}
+	ch.pay = append(ch.pay, plain...)
+	ch.pay = append(ch.pay, zeroTag[:tag]...)
 	if p != nil {
-		*pay = append(*pay, p.body...)
+		ch.pay = append(ch.pay, p.body...)
 	}
 	return nil
 }
+
+var zeroTag [tagSize]byte
 
 // randomID fills id from a stock of random bytes, which costs less than to ask for each.
 func (w *Writer) randomID(id []byte) {
@@ -367,7 +370,7 @@ func (w *Writer) seal(reason Reason) {
 	w.segment.payLen += w.epoch.place.payLen
 	if w.segment.logLen+w.segment.payLen >= w.opts.SegmentBytes {
 		w.segment = place{segment: w.segment.segment + 1}
-		w.pending.chunks = append(w.pending.chunks, &chunk{segment: w.segment.segment})
+		w.pending.chunks = append(w.pending.chunks, w.freshChunk(w.segment.segment))
 	}
 	w.openEpoch(w.cur.epoch+1, wall)
 }
