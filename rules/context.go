@@ -65,6 +65,8 @@ type Process struct {
 	Ino     uint64
 	Memfd   bool // the program had no file
 	Written bool // the program was written during the run
+	// Writer is the program that wrote the program, where the run did.
+	Writer string
 	// ScriptWritten tells the same of the script.
 	ScriptWritten bool
 	// Harness marks the agent program itself. What it starts is not the harness.
@@ -72,6 +74,7 @@ type Process struct {
 	Exited  bool
 
 	root                   *Process
+	alive                  int    // of a root: living processes of its tree, itself included
 	args, cmdline, exeline string // made when first asked for
 	made                   bool
 }
@@ -149,8 +152,8 @@ func comm(path string) string {
 
 // File is what the run's events say of a file.
 type File struct {
-	Names   []string     // canonical paths under which it was seen, the newest last
-	Written bool         // it was written during the run
-	Writer  bodycam.Proc // who wrote it last
-	links   int          // names that still exist, as far as events tell
+	Names   []string // canonical paths under which it was seen, the newest last
+	Written bool     // it was written during the run
+	Writer  string   // program of the process that wrote it last
+	links   int      // names that still exist, as far as events tell
 }

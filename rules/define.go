@@ -37,7 +37,9 @@ type ruleDef struct {
 	source     string
 	mode       Mode
 	class      string
+	example    string
 	sequence   *sequenceDef
+	threshold  *thresholdDef
 	order      int
 }
 
@@ -83,10 +85,10 @@ var (
 	listKeys  = []string{"list", "items", "append", "override"}
 	macroKeys = []string{"macro", "condition", "append", "override"}
 	ruleKeys  = []string{"rule", "condition", "desc", "output", "priority", "tags", "exceptions", "enabled", "warn_evttypes",
-		"skip-if-unknown-filter", "source", "append", "override", "capture", "capture_duration", "mode", "class", "sequence"}
+		"skip-if-unknown-filter", "source", "append", "override", "capture", "capture_duration", "mode", "class", "example", "sequence", "threshold"}
 	appendable  = []string{"condition", "output", "desc", "tags", "exceptions"}
 	replaceable = []string{"condition", "output", "desc", "priority", "tags", "exceptions", "enabled", "warn_evttypes",
-		"skip-if-unknown-filter", "capture", "capture_duration", "mode", "class", "sequence"}
+		"skip-if-unknown-filter", "capture", "capture_duration", "mode", "class", "example", "sequence", "threshold"}
 )
 
 // item takes in one element of a file.

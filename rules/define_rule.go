@@ -124,6 +124,9 @@ func (d *definitions) replace(r *ruleDef, n *node, about, key string) {
 	case "sequence":
 		r.sequence = d.sequence(v, about)
 		return
+	case "threshold":
+		r.threshold = d.threshold(v, about)
+		return
 	case "enabled":
 		r.enabled = d.boolean(n, about, key, true)
 		return
@@ -148,6 +151,8 @@ func (d *definitions) replace(r *ruleDef, n *node, about, key string) {
 		r.desc = strings.TrimSpace(v.s)
 	case "class":
 		r.class = v.s
+	case "example":
+		r.example = strings.TrimSpace(v.s)
 	case "priority":
 		p, ok := ParsePriority(v.s)
 		if !ok {
@@ -474,4 +479,44 @@ func (d *definitions) sequence(n *node, about string) *sequenceDef {
 		s.steps = append(s.steps, d.text(cond))
 	}
 	return s
+}
+
+// thresholdDef is a threshold as the file gives it.
+type thresholdDef struct {
+	at     mark
+	sum    text // field whose values are added up; empty: calls are counted
+	over   int64
+	by     string
+	within time.Duration
+}
+
+func (d *definitions) threshold(n *node, about string) *thresholdDef {
+	if n.kind != mapNode {
+		d.fail(n, about, "a threshold wants over, within and by")
+		return nil
+	}
+	d.unknownKeys(n, about, []string{"sum", "over", "within", "by"})
+	t := &thresholdDef{at: d.mark(n), by: byTree}
+	if v := d.scalar(n, about, "sum"); v != nil {
+		t.sum = d.text(v)
+	}
+	if v := d.scalar(n, about, "by"); v != nil {
+		t.by = v.s
+		if !contains(byNames, t.by) {
+			d.loader.report(d.mark(v), about, fmt.Sprintf("by wants %s, not %q", strings.Join(byNames, ", "), t.by), nearest(t.by, byNames))
+		}
+	}
+	over, within := d.scalar(n, about, "over"), d.scalar(n, about, "within")
+	if over == nil || within == nil {
+		d.fail(n, about, "a threshold wants over (a number) and within (a duration)")
+		return nil
+	}
+	var err error
+	if t.over, err = parseNumber(over.s, false); err != nil || t.over <= 0 {
+		d.fail(over, about, "over wants a number above 0, not %q", over.s)
+	}
+	if t.within, err = time.ParseDuration(within.s); err != nil || t.within <= 0 {
+		d.fail(within, about, "within wants a duration such as 30s or 10m, not %q", within.s)
+	}
+	return t
 }

@@ -59,4 +59,17 @@
 // children, whoever reads a file or pipe that such a process wrote, along renames and links. Each fork and each file
 // on the way multiplies the match's confidence by 0.9; where only the tree joins the steps it is 0.5 (with by: run,
 // the tree is not enough).
+//
+// # Thresholds
+//
+//	threshold:
+//	  over: 100                  # calls; or, with "sum: body.bytes_written", bytes
+//	  within: 30s
+//	  by: process_tree
+//
+// A rule with a threshold matches when its condition was true more often than that within the time.
+//
+// # Other keys of ours
+//
+// mode (alert, stop, deny) says what happens while the run goes on; class and example are for people.
 package rules

@@ -15,6 +15,8 @@ type Match struct {
 	Events []uint64
 	// Confidence is below 1 only for sequences whose steps are joined by data that may have been lost on its way.
 	Confidence float64
+	// Count is how many calls the match stands for.
+	Count uint64
 
 	rule  *rule
 	steps []step
@@ -26,13 +28,14 @@ type Engine struct {
 	m       machine
 	byType  [64][]*rule
 	states  []*progress // of the sequences
+	counts  []*counter  // of the rules with a threshold
 	matches []Match
 	out     []byte
 }
 
 // NewEngine makes an engine for one run. Disabled and unsupported rules are left out.
 func (s *Set) NewEngine(ctx Context) *Engine {
-	e := &Engine{set: s}
+	e := &Engine{set: s, states: make([]*progress, len(s.rules)), counts: make([]*counter, len(s.rules))}
 	e.m.ctx = ctx
 	e.m.memo = make([]uint32, s.slots)
 	for _, r := range s.rules {
@@ -41,14 +44,13 @@ func (s *Set) NewEngine(ctx Context) *Engine {
 		}
 		types := r.types
 		if r.seq != nil {
-			p := newProgress(r.seq)
-			for len(e.states) <= r.index {
-				e.states = append(e.states, nil)
-			}
-			e.states[r.index] = p
+			e.states[r.index] = newProgress(r.seq)
 			if r.seq.taint {
 				types |= flowTypes
 			}
+		}
+		if r.limit != nil {
+			e.counts[r.index] = &counter{limit: r.limit, tallies: map[bodycam.Proc]*tally{}}
 		}
 		for t := range e.byType {
 			if types.has(bodycam.Type(t)) {
@@ -60,7 +62,7 @@ func (s *Set) NewEngine(ctx Context) *Engine {
 }
 
 // flowTypes are the events by which data moves.
-var flowTypes = parseTypes("fork,open,close,flow,mmap,rename,link,unlink")
+var flowTypes = parseTypes("fork,exec,open,close,flow,mmap,rename,link,unlink")
 
 // Event takes in an event and returns the rules that it makes true. The result is valid until the next call.
 // Nothing is allocated where nothing matches, apart from what the context keeps of new processes and files.
@@ -70,7 +72,7 @@ func (e *Engine) Event(ev *bodycam.Event) []Match {
 }
 
 // Would returns the rules that an event would make true, without taking it in: for calls that wait to be allowed.
-// Sequences are left out.
+// Sequences and thresholds are left out.
 func (e *Engine) Would(ev *bodycam.Event) []Match { return e.judge(ev, true) }
 
 func (e *Engine) judge(ev *bodycam.Event, peek bool) []Match {
@@ -82,27 +84,49 @@ func (e *Engine) judge(ev *bodycam.Event, peek bool) []Match {
 	m := &e.m
 	m.reset(ev)
 	for _, r := range rules {
-		if r.seq == nil {
-			if r.cond(m) {
-				e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Confidence: 1, rule: r})
+		switch {
+		case r.seq != nil:
+			if !peek {
+				e.sequence(r)
 			}
-			continue
-		}
-		if peek {
-			continue
-		}
-		if c := e.states[r.index].event(m); c != nil {
-			seqs := make([]uint64, len(c.steps))
-			for i, s := range c.steps {
-				seqs[i] = s.event
+		case !r.cond(m):
+		case r.limit != nil:
+			if !peek {
+				e.limit(r)
 			}
-			e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Events: seqs, Confidence: float64(c.sure), rule: r, steps: c.steps})
+		default:
+			e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Confidence: 1, Count: ev.N(), rule: r})
 		}
 	}
 	if len(e.matches) == 0 {
 		return nil
 	}
 	return e.matches
+}
+
+func (e *Engine) sequence(r *rule) {
+	c := e.states[r.index].event(&e.m)
+	if c == nil {
+		return
+	}
+	seqs := make([]uint64, len(c.steps))
+	for i, s := range c.steps {
+		seqs[i] = s.event
+	}
+	e.matches = append(e.matches, Match{Rule: &r.Rule, Event: e.m.ev, Events: seqs, Confidence: float64(c.sure),
+		Count: e.m.ev.N(), rule: r, steps: c.steps})
+}
+
+func (e *Engine) limit(r *rule) {
+	calls, first := e.counts[r.index].count(&e.m)
+	if calls == 0 {
+		return
+	}
+	x := Match{Rule: &r.Rule, Event: e.m.ev, Confidence: 1, Count: calls, rule: r}
+	if first != e.m.ev.Seq {
+		x.Events = []uint64{first, e.m.ev.Seq}
+	}
+	e.matches = append(e.matches, x)
 }
 
 // Output is the rule's output for a match of the newest event. Raw bytes of the run are in it as they are: escape
@@ -120,12 +144,17 @@ func (e *Engine) Row() *bodycam.Row { return e.m.transcriptRow() }
 // Process is the process of the newest event as the context knows it.
 func (e *Engine) Process() *Process { return e.m.lastProc }
 
-// Dropped counts beginnings of sequences that were given up because there were too many at once.
+// Dropped counts beginnings of sequences and counts that were given up because there were too many at once.
 func (e *Engine) Dropped() uint64 {
 	var n uint64
 	for _, p := range e.states {
 		if p != nil {
 			n += p.dropped
+		}
+	}
+	for _, c := range e.counts {
+		if c != nil {
+			n += c.dropped
 		}
 	}
 	return n

@@ -167,7 +167,14 @@ var strGetters = map[string]strGetter{
 	"body.unix_addr":      func(m *machine) (string, bool) { return some(m.ev.UnixAddr) },
 	"host.name":           func(m *machine) (string, bool) { return some(m.hostName()) },
 	"host.source":         hostSource,
-	"target.exepath":      func(m *machine) (string, bool) { return procExe(target(m)) },
+	"proc.exe_writer":     func(m *machine) (string, bool) { return some(m.proc.Writer) },
+	"body.file_writer": func(m *machine) (string, bool) {
+		if f := m.fileInfo(); f != nil {
+			return some(f.Writer)
+		}
+		return "", false
+	},
+	"target.exepath": func(m *machine) (string, bool) { return procExe(target(m)) },
 
 	"row.tool":    rowText(func(r *bodycam.Row) string { return r.Tool }),
 	"row.kind":    rowText(func(r *bodycam.Row) string { return string(r.Kind) }),
@@ -220,6 +227,7 @@ var intGetters = map[string]intGetter{
 	"proc.is_exe_from_memfd": func(m *machine) (int64, bool) {
 		return truth(m.proc.Memfd)
 	},
+	"proc.tree_size":    func(m *machine) (int64, bool) { return yes(int64(m.proc.Root().alive)) },
 	"user.uid":          func(m *machine) (int64, bool) { return yes(int64(m.ev.UID)) },
 	"group.gid":         func(m *machine) (int64, bool) { return yes(int64(m.ev.GID)) },
 	"fd.is_server":      func(m *machine) (int64, bool) { return truth(m.isServer()) },

@@ -96,6 +96,7 @@ type Rule struct {
 	Enabled  bool
 	Source   string
 	Pos      Pos
+	Example  string // of what it finds, for people
 	Sequence bool   // more than one event makes it match
 	Events   string // event types that it looks at
 	// Unsupported says why the rule can't match anything; empty where it can.
@@ -143,6 +144,7 @@ type rule struct {
 	types  typeSet
 	output template
 	seq    *sequence
+	limit  *threshold
 	index  int
 }
 
@@ -288,7 +290,7 @@ func (l *loader) compile(d *definitions, opts Options) *Set {
 // rule compiles one rule. It returns nil where errors were reported.
 func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *rule {
 	k := &rule{Rule: Rule{Name: r.name, Desc: r.desc, Class: r.class, Priority: r.priority, Tags: r.tags, Mode: r.mode,
-		Enabled: r.enabled, Source: r.source, Pos: l.pos(r.at), Sequence: r.sequence != nil, Output: r.output.s}}
+		Enabled: r.enabled, Source: r.source, Pos: l.pos(r.at), Sequence: r.sequence != nil || r.threshold != nil, Output: r.output.s, Example: r.example}}
 	c.rule = r.name
 	if r.source != "syscall" {
 		k.Unsupported = []Gap{{"source " + r.source, "only events of the sandbox are recorded", k.Pos}}
@@ -305,6 +307,9 @@ func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *ru
 		}
 	case r.hasCond:
 		k.cond, k.types = l.condition(d, c, r)
+	}
+	if r.threshold != nil {
+		k.limit = l.threshold(c, r)
 	}
 	l.unknownFields(c, r, k)
 	gaps := c.gaps

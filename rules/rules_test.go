@@ -489,7 +489,7 @@ func TestFieldTypes(t *testing.T) {
 
 // valueless fields need what the event of TestFieldTypes and its context don't have.
 var valueless = map[string]bool{"row.index": true, "row.tool": true, "row.kind": true, "row.command": true, "row.args": true,
-	"row.text": true, "explained.by": true, "sequence.resource": true, "sequence.event": true, "proc.script": true, "body.unix_addr": true}
+	"row.text": true, "explained.by": true, "sequence.resource": true, "sequence.event": true, "proc.script": true, "proc.exe_writer": true, "body.file_writer": true, "body.unix_addr": true}
 
 func TestTable(t *testing.T) {
 	tb := family()

@@ -133,7 +133,7 @@ func (p *progress) event(m *machine) *chain {
 	if s.taint && p.flow.active() {
 		p.flow.follow(m, &p.dropped)
 	}
-	key := p.key(m)
+	key := keyOf(m, s.by)
 	var found *chain
 	// From the last step to the first, so that one event doesn't serve as two steps.
 	for i := len(s.steps) - 1; i >= 0; i-- {
@@ -160,8 +160,9 @@ func (p *progress) event(m *machine) *chain {
 	return found
 }
 
-func (p *progress) key(m *machine) bodycam.Proc {
-	switch p.seq.by {
+// keyOf is what events must have in common: the tree's root, the process, or nothing.
+func keyOf(m *machine, by string) bodycam.Proc {
+	switch by {
 	case byProcess:
 		return m.ev.Proc
 	case byTree:
@@ -228,10 +229,12 @@ type flow struct {
 	procs map[bodycam.Proc]hold
 	files map[fileID]hold
 	paths map[string]hold // files whose inode isn't known
+	// byPath finds any tainted file by its name, for scripts, which an exec names but doesn't identify.
+	byPath map[string]hold
 }
 
 func newFlow() flow {
-	return flow{map[bodycam.Proc]hold{}, map[fileID]hold{}, map[string]hold{}}
+	return flow{map[bodycam.Proc]hold{}, map[fileID]hold{}, map[string]hold{}, map[string]hold{}}
 }
 
 func (f *flow) active() bool { return len(f.procs)+len(f.files)+len(f.paths) > 0 }
@@ -260,9 +263,12 @@ func (f *flow) file(e *bodycam.Event) (hold, bool) {
 }
 
 func (f *flow) taintFile(e *bodycam.Event, h hold, dropped *uint64) {
-	if len(f.files)+len(f.paths) >= maxHolds {
+	if len(f.files)+len(f.paths)+len(f.byPath) >= maxHolds {
 		*dropped++
 		return
+	}
+	if e.Path != "" {
+		f.byPath[strings.Clone(e.Path)] = h
 	}
 	switch {
 	case e.Ino != 0:
@@ -283,6 +289,14 @@ func (f *flow) follow(m *machine, dropped *uint64) {
 		if h, ok := f.procs[e.Proc]; ok && e.Child != (bodycam.Proc{}) {
 			f.hold(e.Child, h.through(throughFork), dropped)
 		}
+	case bodycam.TypeExec:
+		// The program's own bytes come into the process, and those of a script that it is given.
+		f.moves(e, true, false, dropped)
+		if script := m.proc.script(); script != "" && len(f.byPath) > 0 {
+			if h, ok := f.byPath[script]; ok {
+				f.hold(e.Proc, h.through(throughFile), dropped)
+			}
+		}
 	case bodycam.TypeOpen:
 		f.moves(e, e.Access&bodycam.Read != 0, e.Access&bodycam.Write != 0, dropped)
 	case bodycam.TypeClose, bodycam.TypeFlow:
@@ -290,14 +304,17 @@ func (f *flow) follow(m *machine, dropped *uint64) {
 	case bodycam.TypeMmap:
 		f.moves(e, true, e.Access&bodycam.Write != 0, dropped)
 	case bodycam.TypeRename, bodycam.TypeLink:
-		if h, ok := f.paths[e.Path]; ok && e.Path2 != "" {
-			f.paths[strings.Clone(e.Path2)] = h
-			if e.Type == bodycam.TypeRename {
-				delete(f.paths, e.Path)
+		for _, paths := range []map[string]hold{f.paths, f.byPath} {
+			if h, ok := paths[e.Path]; ok && e.Path2 != "" {
+				paths[strings.Clone(e.Path2)] = h
+				if e.Type == bodycam.TypeRename {
+					delete(paths, e.Path)
+				}
 			}
 		}
 	case bodycam.TypeUnlink:
 		delete(f.paths, e.Path)
+		delete(f.byPath, e.Path)
 		if e.Ino != 0 && m.ctx.File(e.Dev, e.Ino) == nil {
 			delete(f.files, fileID{e.Dev, e.Ino})
 		}

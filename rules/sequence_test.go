@@ -191,3 +191,53 @@ func TestSequenceLimits(t *testing.T) {
 		t.Error("nothing was given up, or it wasn't counted")
 	}
 }
+
+func TestThreshold(t *testing.T) {
+	const yaml = "- rule: t\n  desc: d\n  priority: ERROR\n  output: o\n  condition: evt.type=openat\n  threshold:\n    over: 3\n    within: 10s\n    by: process_tree\n"
+	s := tell(t, yaml)
+	var got []uint64
+	for range 6 {
+		n := uint64(0)
+		if m := s.read(21, "/a", 1); m != nil {
+			n = m[0].Count
+		}
+		got = append(got, n)
+	}
+	if !slices.Equal(got, []uint64{0, 0, 0, 4, 1, 1}) {
+		t.Errorf("counts %v", got)
+	}
+	if s.read(3, "/a", 1) != nil {
+		t.Error("another tree is counted in")
+	}
+	s.now += 60e9
+	if s.read(21, "/a", 1) != nil {
+		t.Error("the window doesn't end")
+	}
+	s = tell(t, yaml)
+	if m := s.do(bodycam.Event{Type: bodycam.TypeOpen, Proc: id(21), Path: "/a", Count: 500}); m == nil || m[0].Count != 500 {
+		t.Errorf("an event that stands for many: %+v", m)
+	}
+	s = tell(t, "- rule: t\n  desc: d\n  priority: ERROR\n  output: o\n  condition: evt.type=close\n  threshold: {sum: body.bytes_written, over: 1000, within: 10s, by: run}\n")
+	for i, want := range []bool{false, true} {
+		m := s.do(bodycam.Event{Type: bodycam.TypeClose, Proc: id(int32(2 + i)), Path: "/a", BytesWritten: 600})
+		if got := m != nil; got != want {
+			t.Errorf("sum after %d: %v", i+1, got)
+		}
+	}
+}
+
+func TestTreeSizeAndWriter(t *testing.T) {
+	s := tell(t, ruleOf("proc.tree_size >= 4 or proc.exe_writer = /usr/bin/ld"))
+	if s.do(bodycam.Event{Type: bodycam.TypeFork, Proc: id(21), Child: id(30)}) == nil {
+		t.Error("2, 21, 22 and 30 live")
+	}
+	s.do(bodycam.Event{Type: bodycam.TypeExit, Proc: id(30)})
+	if s.read(2, "/x", 1) != nil {
+		t.Error("30 has ended")
+	}
+	s.start(31, 3, "/usr/bin/ld")
+	s.write(31, "/tmp/prog", 88)
+	if s.do(bodycam.Event{Type: bodycam.TypeExec, Proc: id(3), Exe: "/tmp/prog", Dev: 1, Ino: 88}) == nil {
+		t.Error("the writer of a program is not known")
+	}
+}

@@ -113,11 +113,11 @@ func (t *Table) Fold(e *bodycam.Event) {
 		t.exit(e, p)
 	case bodycam.TypeOpen:
 		if e.Errno == 0 && e.Access&(bodycam.Write|bodycam.Trunc|bodycam.Append|bodycam.Temp) != 0 {
-			t.written(e, e.Path)
+			t.written(e, p)
 		}
 	case bodycam.TypeCreate, bodycam.TypeTruncate:
 		if e.Errno == 0 {
-			t.written(e, e.Path)
+			t.written(e, p)
 		}
 	case bodycam.TypeRename, bodycam.TypeLink:
 		if e.Errno == 0 {
@@ -142,6 +142,7 @@ func (t *Table) meet(e *bodycam.Event) *Process {
 		p.setParent(t.procs[e.Parent])
 	}
 	t.procs[e.Proc] = p
+	p.Root().alive++
 	t.judge(p)
 	return p
 }
@@ -174,9 +175,10 @@ func (t *Table) fork(e *bodycam.Event, p *Process) {
 	t.trim()
 	c := &Process{}
 	*c = *p
-	c.ID, c.Began, c.Exited, c.Harness = e.Child, e.Time, false, false
+	c.ID, c.Began, c.Exited, c.Harness, c.alive = e.Child, e.Time, false, false, 0
 	c.setParent(p)
 	t.procs[e.Child] = c
+	c.Root().alive++
 	// A fork of the agent program is on its way to become something else; only IsHarness can tell that it stays.
 	if t.IsHarness != nil {
 		c.Harness = t.IsHarness(c)
@@ -203,7 +205,10 @@ func (t *Table) exec(e *bodycam.Event, p *Process) {
 	q.Name = comm(name)
 	q.Dev, q.Ino = e.Dev, e.Ino
 	q.Memfd = e.Access&bodycam.Temp != 0 || e.Marks&bodycam.MarkAnonymous != 0 || strings.HasPrefix(q.Exe, "memfd:") || strings.HasPrefix(q.Exe, "/memfd:")
-	q.Written = t.wasWritten(e.Dev, e.Ino, q.Exe)
+	q.Written, q.Writer = t.wasWritten(e.Dev, e.Ino, q.Exe), ""
+	if f := t.File(e.Dev, e.Ino); f != nil {
+		q.Writer = f.Writer
+	}
 	script := q.script()
 	q.ScriptWritten = script != "" && t.wasWritten(0, 0, script)
 	q.Harness = false
@@ -248,6 +253,7 @@ func (t *Table) exit(e *bodycam.Event, p *Process) {
 		return
 	}
 	p.Exited = true
+	p.Root().alive--
 	t.dead = append(t.dead, p.ID)
 }
 
@@ -291,16 +297,16 @@ func (f *File) add(name string) {
 	}
 }
 
-func (t *Table) written(e *bodycam.Event, name string) {
+func (t *Table) written(e *bodycam.Event, p *Process) {
 	if f := t.file(e.Dev, e.Ino); f != nil {
-		f.Written, f.Writer = true, e.Proc
+		f.Written, f.Writer = true, p.Exe
 	}
-	if name != "" && !t.paths[name] {
+	if name := e.Path; name != "" && !t.paths[name] {
 		if len(t.paths) >= maxFiles {
 			t.Dropped++
 			return
 		}
-		t.paths[name] = true
+		t.paths[strings.Clone(name)] = true
 	}
 }
 
