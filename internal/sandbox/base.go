@@ -62,25 +62,27 @@ func (b *Box) unpackBase(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return "", err
 	}
+	// The directory in between keeps users of the host away from set-uid programs of the base.
 	final := filepath.Join(cache, hex.EncodeToString(sum))
 	if _, err := os.Stat(final); err == nil {
-		return final, nil
+		return filepath.Join(final, "root"), nil
 	}
 	tmp, err := os.MkdirTemp(cache, ".unpack-")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	if err := unpackFile(b.cfg.Base.Path, tmp, b.rootless); err != nil {
+	root := filepath.Join(tmp, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
 		return "", err
 	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
+	if err := unpackFile(b.cfg.Base.Path, root, b.rootless); err != nil {
 		return "", err
 	}
 	if err := os.Rename(tmp, final); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return "", err
 	}
-	return final, nil
+	return filepath.Join(final, "root"), nil
 }
 
 func unpackFile(file, dir string, rootless bool) error {

@@ -316,7 +316,10 @@ func (b *Box) receive() {
 		ch := b.waiting[r.ID]
 		delete(b.waiting, r.ID)
 		b.mu.Unlock()
-		if ch == nil { // nobody waits any more
+		if ch == nil { // nobody waits any more, so nobody would ever end what was started
+			if r.Pid > 0 && len(files) == 1 {
+				_ = unix.PidfdSendSignal(int(files[0].Fd()), unix.SIGKILL, nil, 0)
+			}
 			closeAll(files)
 			continue
 		}
@@ -370,12 +373,24 @@ func (b *Box) Kill(ctx context.Context, group string) error {
 	return writeCgroup(b.Cgroup(group), "cgroup.kill", "1")
 }
 
-// HostUID is the host's id of a user id inside the box.
+// HostUID is the host's id of a user or group id inside the box.
 func (b *Box) HostUID(inside uint32) uint32 {
 	if b.rootless {
 		return b.base
 	}
 	return b.base + inside
+}
+
+// InsideUID turns a user id of the host, as a sensor sees it, into the box's. What the box doesn't map is nobody, 65534.
+func (b *Box) InsideUID(host uint32) uint32 {
+	const nobody = 65534
+	switch {
+	case b.rootless && host == b.base:
+		return b.cfg.Agent.UID
+	case !b.rootless && host >= b.base && host < b.base+idsInside:
+		return host - b.base
+	}
+	return nobody
 }
 
 // InitPID is the process id of the box's init in the recorder's pid namespace.

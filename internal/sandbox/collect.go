@@ -160,7 +160,7 @@ func (c *collector) entry(f *os.File, name, base string, dst *os.Root, depth int
 		c.skip(name, "a view of the kernel, not a file")
 		return nil
 	}
-	info := FileInfo{Path: name, Mode: st.Mode & 0o7777, Links: uint64(st.Nlink), UID: c.box.inside(st.Uid), GID: c.box.inside(st.Gid)}
+	info := FileInfo{Path: name, Mode: st.Mode & 0o7777, Links: uint64(st.Nlink), UID: c.box.InsideUID(st.Uid), GID: c.box.InsideUID(st.Gid)}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		info.Type, info.Size = TypeFile, st.Size
@@ -276,16 +276,4 @@ func (c *collector) file(p *os.File, info *FileInfo, base string, dst *os.Root) 
 	}
 	info.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return nil
-}
-
-// inside turns a host id into the box's; what the box doesn't map shows as nobody.
-func (b *Box) inside(host uint32) uint32 {
-	const nobody = 65534
-	switch {
-	case b.rootless && host == b.base:
-		return b.cfg.Agent.UID
-	case !b.rootless && host >= b.base && host < b.base+idsInside:
-		return host - b.base
-	}
-	return nobody
 }

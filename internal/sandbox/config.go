@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Config says what a box is.
@@ -63,7 +65,7 @@ type Limits struct {
 	MemoryBytes uint64  // includes what the group wrote to the box's disk
 	CPUs        float64 // of CPU time per second
 	Pids        uint64
-	DiskBytes   uint64 // of everything written in the box; default 10 GiB
+	DiskBytes   uint64 // of everything written in the box, which is kept in memory; default 10 GiB, at most half of the machine's
 	Inodes      uint64 // default one million
 	OutputBytes uint64 // of each of a command's output streams; what comes after is counted and dropped; default 1 GiB
 }
@@ -140,6 +142,11 @@ func (c *Config) fillLimits() error {
 	l := &c.Limits
 	if l.DiskBytes == 0 {
 		l.DiskBytes = 10 << 30
+		var si unix.Sysinfo_t
+		if err := unix.Sysinfo(&si); err != nil {
+			return err
+		}
+		l.DiskBytes = min(l.DiskBytes, uint64(si.Totalram)*uint64(si.Unit)/2)
 	}
 	if l.Inodes == 0 {
 		l.Inodes = 1 << 20

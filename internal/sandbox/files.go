@@ -38,7 +38,7 @@ func (b *Box) Stat(boxPath string) (FileInfo, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return FileInfo{}, err
 	}
-	info := FileInfo{Mode: st.Mode & 0o7777, Links: uint64(st.Nlink), UID: b.inside(st.Uid), GID: b.inside(st.Gid), Type: TypeDevice}
+	info := FileInfo{Mode: st.Mode & 0o7777, Links: uint64(st.Nlink), UID: b.InsideUID(st.Uid), GID: b.InsideUID(st.Gid), Type: TypeDevice}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		info.Type, info.Size = TypeFile, st.Size

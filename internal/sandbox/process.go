@@ -36,7 +36,8 @@ type Cmd struct {
 	// Seccomp overrides Config.Seccomp if it isn't empty.
 	Seccomp Seccomp
 	// The standard streams always are pipes: a file of the host could be reopened and changed through /proc/self/fd.
-	// nil means /dev/null. Each output is capped at Limits.OutputBytes.
+	// nil means /dev/null. Each output is capped at Limits.OutputBytes. Stdin is read in the background until it ends or
+	// the command doesn't take any more.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 }
@@ -258,13 +259,20 @@ func pidOf(pidfd *os.File) (int, error) {
 // HostPID is the command's process id in the recorder's pid namespace, or 0 if it ended before that could be asked.
 func (p *Process) HostPID() int { return p.pid }
 
-// Signal sends a signal to the command's first process.
-func (p *Process) Signal(s syscall.Signal) error {
-	err := unix.PidfdSendSignal(int(p.pidfd.Fd()), s, nil, 0)
-	if errors.Is(err, unix.ESRCH) {
+// Signal sends a signal to the command's first process. os.ErrProcessDone says that it has ended.
+func (p *Process) Signal(sig syscall.Signal) error {
+	raw, err := p.pidfd.SyscallConn() // unlike Fd, it can't name a file that Wait has closed meanwhile
+	if err != nil {
+		return err
+	}
+	var serr error
+	if err := raw.Control(func(fd uintptr) { serr = unix.PidfdSendSignal(int(fd), sig, nil, 0) }); err != nil {
 		return os.ErrProcessDone
 	}
-	return err
+	if errors.Is(serr, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return serr
 }
 
 // Kill ends the command's first process. Box.Kill ends whole groups.
@@ -283,6 +291,7 @@ func (p *Process) ended(m *exitMsg) {
 func (p *Process) Wait() (ExitStatus, Usage) {
 	<-p.done
 	p.once.Do(func() {
+		p.pidfd.Close()
 		for _, o := range p.out {
 			if err := o.finish(); err != nil {
 				p.status.Err = errors.Join(p.status.Err, fmt.Errorf("output of the command: %w", err))

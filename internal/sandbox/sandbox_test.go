@@ -86,10 +86,50 @@ func sh(t *testing.T, b *Box, script string) result {
 
 func TestHostBase(t *testing.T) {
 	b := testBox(t, nil)
-	r := sh(t, b, "id; pwd; ls -la / /proc/self/fd /dev /home; cat /proc/self/status /proc/self/cgroup /proc/mounts; ls /etc; exit 3")
-	t.Log(r.out, r.err)
-	t.Log(b.Weaker())
-	if r.status.Code != 3 || r.status.Err != nil {
-		t.Errorf("status %+v", r.status)
+	r := sh(t, b, "cd /; echo *; echo etc/*; echo dev/*; echo sys/*; grep -E '^(Cap|NoNew|Seccomp:)' proc/self/status; echo proc/self/fd/*; exit 3")
+	if r.status.Code != 3 || r.status.Err != nil || r.err != "" {
+		t.Errorf("%+v", r)
+	}
+	allowed := map[string]bool{"proc/self/fd/3": true} // the shell reading that very directory; TestEscapes looks closer
+	for _, d := range hostDirs {
+		allowed[d[1:]] = true
+	}
+	for _, f := range append(append([]string{}, hostEtcFiles...), hostEtcDirs...) {
+		f, _, _ = strings.Cut(f, "/")
+		allowed["etc/"+f] = true
+	}
+	for _, f := range strings.Fields(`dev etc home mnt opt proc root run sys tmp var etc/passwd etc/group etc/hosts etc/hostname
+		etc/resolv.conf etc/nsswitch.conf dev/fd dev/full dev/null dev/ptmx dev/pts dev/random dev/shm dev/stderr dev/stdin
+		dev/stdout dev/tty dev/urandom dev/zero sys/devices proc/self/fd/0 proc/self/fd/1 proc/self/fd/2`) {
+		allowed[f] = true
+	}
+	lines := strings.Split(r.out, "\n")
+	for _, f := range strings.Fields(lines[0] + " " + lines[1] + " " + lines[2] + " " + lines[3] + " " + lines[len(lines)-2]) {
+		if !allowed[f] {
+			t.Errorf("%s is in the box", f)
+		}
+	}
+	const zero = ":\t0000000000000000\n"
+	want := "CapInh" + zero + "CapPrm" + zero + "CapEff" + zero + "CapBnd" + zero + "CapAmb" + zero + "NoNewPrivs:\t1\nSeccomp:\t2\n"
+	if !strings.Contains(r.out, want) {
+		t.Errorf("want %q in %s", want, r.out)
+	}
+	if w := b.Weaker(); os.Geteuid() == 0 && len(w) > 0 {
+		t.Errorf("weaker: %q", w)
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	caps := Available(t.Context())
+	for _, c := range caps {
+		t.Logf("%-18s %-5v %s", c.Name, c.OK, c.Why)
+		if c.Why == "" {
+			t.Errorf("%s: no reason", c.Name)
+		}
+	}
+	for _, c := range caps[:3] {
+		if !c.OK {
+			t.Errorf("%s: %s", c.Name, c.Why)
+		}
 	}
 }
