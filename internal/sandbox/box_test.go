@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -215,6 +216,12 @@ func TestLimits(t *testing.T) {
 	if r.status.Signal != syscall.SIGKILL {
 		t.Errorf("memory: %+v", r)
 	}
+	if n, err := b.OOMKills(GroupAgent); err != nil || n != 1 {
+		t.Errorf("%d processes ended for want of memory, %v", n, err)
+	}
+	if n, err := b.OOMKills(GroupVerify); err != nil || n != 0 {
+		t.Errorf("in another group: %d, %v", n, err)
+	}
 	start := time.Now()
 	p, err := b.Start(t.Context(), Cmd{Argv: []string{"sh", "-c", "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done"}, Env: []string{"PATH=/usr/bin"}})
 	if err != nil {
@@ -404,5 +411,111 @@ func TestContextEndsCreate(t *testing.T) {
 	b, err := Create(ctx, Config{ID: testID(t), StateDir: filepath.Join(t.TempDir(), "s")})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, %v", b, err)
+	}
+}
+
+// Root inside does what package managers do: unpack with owners and set-id bits, give up its user, run scripts.
+func TestRootInstallsPackages(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, func(c *Config) { c.Base.Writable = true })
+	const script = `set -e
+mkdir -p /tmp/p/DEBIAN /tmp/p/usr/local/bin /tmp/p/var/games /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers
+touch /var/lib/dpkg/status /var/lib/dpkg/available
+printf 'Package: probe\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n' >/tmp/p/DEBIAN/control
+printf '#!/bin/sh\nid -u >/var/games/postinst\n' >/tmp/p/DEBIAN/postinst
+printf '#!/bin/sh\necho probe\n' >/tmp/p/usr/local/bin/probe
+chmod 755 /tmp/p/DEBIAN/postinst; chown 0:50 /tmp/p/usr/local/bin/probe; chmod 2755 /tmp/p/usr/local/bin/probe; chown 5:60 /tmp/p/var/games
+dpkg-deb -b /tmp/p /tmp/p.deb >/dev/null
+dpkg -i --force-all --force-not-root /tmp/p.deb >/dev/null
+stat -c '%a %u:%g' /usr/local/bin/probe /var/games; cat /var/games/postinst; probe
+python3 -c 'import os; os.setgroups([65534]); os.setresgid(65534,65534,65534); os.setresuid(42,42,42); print(os.getuid(), os.getgroups())'
+`
+	r := run(t, b, Cmd{User: "root", Group: GroupSetup, Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}})
+	if want := "2755 0:50\n755 5:60\n0\nprobe\n42 [65534]\n"; r.out != want {
+		t.Errorf("got %q %q, want %q", r.out, r.err, want)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	needRoot(t)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			b, err := Create(t.Context(), Config{ID: fmt.Sprintf("%s-%d", testID(t), i), StateDir: filepath.Join(t.TempDir(), "s"), Limits: Limits{Pids: 200}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var cmds sync.WaitGroup
+			for k := range 20 {
+				cmds.Go(func() {
+					var out strings.Builder
+					p, err := b.Start(t.Context(), Cmd{Argv: []string{"/bin/sh", "-c", fmt.Sprintf("echo %d; exit %d", k, k)}, Group: groups[k%3], Stdout: &out})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if st, _ := p.Wait(); st.Code != k || out.String() != fmt.Sprintf("%d\n", k) {
+						t.Errorf("command %d: %+v %q", k, st, out.String())
+					}
+				})
+			}
+			cmds.Wait()
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A start whose caller gave up leaves no process behind.
+func TestAbandonedStart(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Microsecond)
+		p, err := b.Start(ctx, Cmd{Argv: []string{"/bin/sleep", "1000"}})
+		if err == nil {
+			p.Kill()
+			p.Wait()
+		}
+		cancel()
+	}
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		pids, err := b.Procs(GroupAgent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(pids) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left: %v", pids)
+		}
+	}
+}
+
+// Programs that agents use run under the strict filter.
+func TestStrictRunsRealPrograms(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	for _, c := range []struct{ program, script, want string }{
+		{"git", "git init -q r && cd r && git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m m && git log --format=%s", "m\n"},
+		{"node", `node -e 'require("child_process").exec("echo child", (e, o) => process.stdout.write(o))'`, "child\n"},
+		{"node", `node -e 'new (require("worker_threads").Worker)("console.log(1)", {eval: true})'`, "1\n"},
+		{"python3", `python3 -c 'import subprocess, threading, multiprocessing as m; t = threading.Thread(target=print, args=(1,)); t.start(); t.join(); print(m.Pool(2).map(abs, [-1, -2]), subprocess.run(["echo", "x"], capture_output=True).stdout)'`, "1\n[1, 2] b'x\\n'\n"},
+		{"cc", `printf '#include <stdio.h>\nint main() { puts("compiled"); }' >a.c && cc a.c && ./a.out`, "compiled\n"},
+		{"perl", `perl -e 'print join ",", map { $_ * 2 } 1..3'`, "2,4,6"},
+		{"bash", `bash -c 'diff <(echo a) <(echo a) && echo same'`, "same\n"},
+		{"java", `java -version 2>&1 | grep -c Runtime`, "1\n"},
+	} {
+		if r := sh(t, b, "command -v "+c.program); r.out == "" {
+			t.Logf("%s is not installed", c.program)
+			continue
+		}
+		if r := sh(t, b, c.script); r.out != c.want {
+			t.Errorf("%s: got %q %q, want %q", c.program, r.out, r.err, c.want)
+		}
 	}
 }

@@ -329,3 +329,29 @@ func (b *Box) setFrozen(ctx context.Context, group string, frozen bool) error {
 		}
 	}
 }
+
+// OOMKills counts the processes of a group that the kernel has ended because the group had reached its memory limit.
+func (b *Box) OOMKills(group string) (uint64, error) {
+	if b.cgroups == nil {
+		return 0, errNoCgroup
+	}
+	files := []string{filepath.Join(b.Cgroup(group), "memory.events")}
+	for _, base := range b.cgroups.v1 {
+		files = append(files, filepath.Join(base, group, "memory.oom_control"))
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // not the memory controller's hierarchy
+		}
+		if err != nil {
+			return 0, err
+		}
+		for _, line := range strings.Split(string(text), "\n") {
+			if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
+				return strconv.ParseUint(v, 10, 64)
+			}
+		}
+	}
+	return 0, errors.New("memory is not limited in this box")
+}

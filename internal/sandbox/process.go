@@ -28,7 +28,7 @@ type Cmd struct {
 	Env []string
 	// Dir is the working directory in the box; default: the user's home, or "/" if that is missing.
 	Dir string
-	// User is a name from the box's /etc/passwd, or uid[:gid]; default: Config.Agent. Names of Config and root can't
+	// User is a name from the box's /etc/passwd, or uid[:gid] (gid is uid if missing); default: Config.Agent. Names of Config and root can't
 	// be redefined from inside.
 	User string
 	// Group is the cgroup: GroupSetup, GroupAgent (default) or GroupVerify.
@@ -187,10 +187,14 @@ func (b *Box) lookup(name string) (User, error) {
 	case "root", "0", "0:0":
 		return root, nil
 	}
-	if uid, gid, ok := numericUser(name); ok {
-		if uid >= idsInside || gid >= idsInside {
-			return User{}, fmt.Errorf("user %q: the box has ids below %d", name, idsInside)
-		}
+	uid, gid, numeric := numericUser(name)
+	if numeric && (uid >= idsInside || gid >= idsInside) {
+		return User{}, fmt.Errorf("user %q: the box has ids below %d", name, idsInside)
+	}
+	switch {
+	case numeric && uid == b.cfg.Agent.UID && gid == b.cfg.Agent.GID:
+		return b.cfg.Agent, nil
+	case numeric:
 		return User{UID: uid, GID: gid, Home: "/"}, nil
 	}
 	f, err := b.openFile("/etc/passwd")
