@@ -25,6 +25,7 @@ type call struct {
 	abi  bodycam.ABI
 	nr   int32
 	args [6]uint64
+	sp   uint64
 }
 
 // handler looks at a call at its entry. It returns what is to be completed at its exit, or nil.

@@ -106,7 +106,7 @@ func (tr *tree) execed(t *task) {
 		by = f
 	}
 	p := by.pend
-	t.pend = nil
+	t.pend, t.broken = nil, nil
 	// The other threads are gone. The one that called has its leader's number now.
 	for tid, o := range tr.s.tasks {
 		if o.p == t.p && tid != t.tid {

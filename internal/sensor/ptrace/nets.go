@@ -5,7 +5,6 @@ package ptrace
 import (
 	"encoding/binary"
 	"net/netip"
-	"strings"
 
 	"github.com/bodycam-dev/bodycam"
 	"golang.org/x/sys/unix"
@@ -179,6 +178,9 @@ func onAccept(t *task, c *call) *pending {
 }
 
 func onSendto(t *task, c *call) *pending {
+	if c.args[4] == 0 { // on a connected socket
+		return onWrite(t, c)
+	}
 	typ := bodycam.TypeSend
 	if c.args[3]&unix.MSG_FASTOPEN != 0 {
 		typ = bodycam.TypeConnect
@@ -437,12 +439,5 @@ func onSocketcall(t *task, c *call) *pending {
 	inner := *c
 	clear(inner.args[:])
 	copy(inner.args[:], w)
-	if c.args[0] == 11 && inner.args[4] == 0 {
-		return onWrite(t, &inner)
-	}
-	p := k.on(t, &inner)
-	if p != nil && p.ev != nil && t.unverified() != 0 && strings.HasPrefix(p.ev.Type.String(), "conn") {
-		p.ev.Marks |= bodycam.MarkUnverified
-	}
-	return p
+	return k.on(t, &inner)
 }

@@ -139,6 +139,11 @@ func (s *Sensor) kill() {
 	for pid := range s.procs {
 		_ = unix.Kill(int(pid), unix.SIGKILL)
 	}
+	for tr := range s.running {
+		for tid := range tr.held {
+			_ = unix.Kill(tid, unix.SIGKILL)
+		}
+	}
 }
 
 // Health is the sensor's account of itself.

@@ -41,6 +41,9 @@ type task struct {
 	pend *pending // the call that it is in
 	made bool     // it made a task during that call
 
+	broken    *pending // a call that a signal interrupted: it may come again, or have failed with EINTR
+	returning bool     // in sigreturn
+
 	uid, gid uint32
 	ids      bool // uid and gid are known
 }
@@ -108,7 +111,7 @@ func number(s string) uint32 {
 
 // enter looks at a call at its entry.
 func (t *task) enter(c *call) {
-	t.flush(c)
+	t.mend(c)
 	t.made = false
 	if t.s.deny[c.def.name] {
 		t.deny(c, bodycam.TypeDenied, 0, unix.EPERM)
@@ -120,23 +123,24 @@ func (t *task) enter(c *call) {
 	}
 }
 
-// flush deals with a call that was interrupted. If it comes again it is the same attempt; if not, it ended in EINTR.
-func (t *task) flush(next *call) {
-	p := t.pend
-	if p == nil {
-		return
+// mend deals with a call that a signal interrupted. If the same is made again, the kernel restarts it: one attempt.
+// If the task has left its frame for another call, a handler jumped out of it: it failed.
+func (t *task) mend(next *call) {
+	p := t.broken
+	switch {
+	case p == nil:
+	case next.nr == p.call.nr && next.args == p.call.args && next.sp == p.call.sp:
+		t.broken = nil
+	case next.sp >= p.call.sp:
+		t.broken = nil
+		t.leave(p, -int64(unix.EINTR))
 	}
-	t.pend = nil
-	if next != nil && next.nr == p.call.nr && next.args == p.call.args {
-		return
-	}
-	t.leave(p, -int64(unix.EINTR))
 }
 
 // leave completes a call.
 func (t *task) leave(p *pending, ret int64) {
 	if ret <= -512 && ret >= -516 { // ERESTARTSYS and kin: the kernel will make the call again, or a handler ends it
-		t.pend = p
+		t.broken = p
 		return
 	}
 	if p.ev != nil {
@@ -153,13 +157,15 @@ func (t *task) leave(p *pending, ret int64) {
 	}
 }
 
-// abandon records a call whose task died in it.
+// abandon records calls whose task died in them.
 func (t *task) abandon() {
-	if p := t.pend; p.ev != nil {
-		p.ev.Marks |= bodycam.MarkNoResult
-		t.s.emit(p.ev)
+	for _, p := range []*pending{t.broken, t.pend} {
+		if p != nil && p.ev != nil {
+			p.ev.Marks |= bodycam.MarkNoResult
+			t.s.emit(p.ev)
+		}
 	}
-	t.pend = nil
+	t.pend, t.broken = nil, nil
 }
 
 // deny refuses the call that the task is about to make, and records the attempt.

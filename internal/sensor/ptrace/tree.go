@@ -21,7 +21,6 @@ const traceOptions = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | u
 type tree struct {
 	s    *Sensor
 	held map[int]int       // new tasks whose creator has not reported them yet, with their parent's pid
-	due  map[int]*task     // creators of tasks that have not stopped yet
 	exit map[int]*Process  // started by us: who waits for their end
 	cpu  time.Duration     // of this thread, so far
 	info ptraceSyscallInfo // room for one
@@ -34,7 +33,7 @@ func (s *Sensor) run(begin func(*tree) error) error {
 		s.mu.Unlock()
 		return errors.New("the ptrace sensor is not running")
 	}
-	tr := &tree{s: s, held: make(map[int]int), due: make(map[int]*task), exit: make(map[int]*Process)}
+	tr := &tree{s: s, held: make(map[int]int), exit: make(map[int]*Process)}
 	s.running[tr] = struct{}{}
 	s.trees.Add(1)
 	s.mu.Unlock()
@@ -99,16 +98,11 @@ func (tr *tree) handle(tid int, ws unix.WaitStatus) {
 	}
 	sig, event := ws.StopSignal(), int(ws)>>16
 	if t == nil {
-		creator := tr.due[tid]
-		if creator == nil {
-			tr.held[tid] = 0 // it stays stopped until its creator reports it
-			if st, err := readStat(tid); err == nil {
-				tr.held[tid] = st.ppid
-			}
-			return
+		tr.held[tid] = 0 // it stays stopped until its creator reports it
+		if st, err := readStat(tid); err == nil {
+			tr.held[tid] = st.ppid
 		}
-		delete(tr.due, tid)
-		t = tr.adopt(tid, creator, 0)
+		return
 	}
 	switch {
 	case event == unix.PTRACE_EVENT_SECCOMP:
@@ -116,7 +110,7 @@ func (tr *tree) handle(tid int, ws unix.WaitStatus) {
 	case sig == unix.SIGTRAP|0x80:
 		tr.syscallStop(t)
 	case event == unix.PTRACE_EVENT_FORK, event == unix.PTRACE_EVENT_VFORK, event == unix.PTRACE_EVENT_CLONE:
-		tr.forked(t, event)
+		tr.forked(t)
 	case event == unix.PTRACE_EVENT_EXEC:
 		tr.execed(t)
 	case event == unix.PTRACE_EVENT_STOP:
@@ -133,7 +127,7 @@ func (tr *tree) handle(tid int, ws unix.WaitStatus) {
 // resume lets a task go on, to the end of its call if something waits for that.
 func (tr *tree) resume(t *task, sig unix.Signal) {
 	req := unix.PTRACE_CONT
-	if t.pend != nil || t.p.full() {
+	if t.pend != nil || t.broken != nil || t.p.full() {
 		req = unix.PTRACE_SYSCALL
 	}
 	// ESRCH: it was killed meanwhile; wait4 will say so.
@@ -160,14 +154,22 @@ func (tr *tree) syscallStop(t *task) {
 	}
 	switch tr.info.op {
 	case opEntry:
-		if c, ok := tr.decode(t); ok && c.def != nil && (c.def.when == never || c.def.when == addressed && c.args[4] == 0) {
+		e := tr.info.entry()
+		t.returning = e.nr == unix.SYS_RT_SIGRETURN && tr.info.arch != unix.AUDIT_ARCH_I386 ||
+			(e.nr == 119 || e.nr == 173) && tr.info.arch == unix.AUDIT_ARCH_I386
+		if c, ok := tr.decode(t); ok && (c.def.when == never || c.def.when == addressed && c.args[4] == 0) {
 			t.enter(c)
 		}
 	case opExit:
 		if p := t.pend; p != nil {
 			t.pend = nil
-			t.leave(p, int64(tr.info.exit().rval))
+			t.leave(p, tr.info.exit().rval)
+		} else if p := t.broken; p != nil && t.returning && tr.info.exit().rval == -int64(unix.EINTR) {
+			// The signal's handler returns to a call that failed because of it.
+			t.broken = nil
+			t.leave(p, -int64(unix.EINTR))
 		}
+		t.returning = false
 	}
 	tr.resume(t, 0)
 }
@@ -182,7 +184,7 @@ func (tr *tree) syscallInfo(t *task) (*call, bool) {
 // decode turns the kernel's description of a call into one of the table's.
 func (tr *tree) decode(t *task) (*call, bool) {
 	e := tr.info.entry()
-	c := &call{nr: int32(e.nr), args: e.args}
+	c := &call{nr: int32(e.nr), args: e.args, sp: tr.info.sp}
 	table := 0
 	switch {
 	case tr.info.arch == unix.AUDIT_ARCH_I386:
@@ -207,13 +209,10 @@ func (tr *tree) decode(t *task) (*call, bool) {
 func (tr *tree) ended(tid int, t *task, ws unix.WaitStatus) {
 	s := tr.s
 	delete(tr.held, tid)
-	delete(tr.due, tid)
 	if t == nil {
 		return
 	}
-	if t.pend != nil {
-		t.abandon()
-	}
+	t.abandon()
 	delete(s.tasks, tid)
 	p := t.p
 	p.tasks--
@@ -243,16 +242,17 @@ func (tr *tree) adoptOrphans(creator *task) {
 }
 
 // forked handles a task's report that it made another.
-func (tr *tree) forked(t *task, event int) {
+func (tr *tree) forked(t *task) {
 	var msg uint
 	if err := ptrace(unix.PTRACE_GETEVENTMSG, t.tid, 0, uintptr(unsafe.Pointer(&msg))); err == nil {
 		tid := int(msg)
 		t.made = true
-		if _, ok := tr.held[tid]; ok {
-			delete(tr.held, tid)
-			tr.resume(tr.adopt(tid, t, 0), 0)
-		} else if tr.s.tasks[tid] == nil {
-			tr.due[tid] = t
+		if tr.s.tasks[tid] == nil {
+			made := tr.adopt(tid, t, 0)
+			if _, ok := tr.held[tid]; ok {
+				delete(tr.held, tid)
+				tr.resume(made, 0)
+			}
 		}
 	}
 	tr.resume(t, 0)

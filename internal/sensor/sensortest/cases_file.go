@@ -120,6 +120,16 @@ func fileCases() []Case {
 		{Name: "16-outcomes/emfile", Argv: []string{"files", "emfile"}, Check: func(t *testing.T, o *Outcome) {
 			o.named(t, open, given("f"), errno(int32(unix.EMFILE)))
 		}},
+		{Name: "16-outcomes/interrupted", Argv: []string{"files", "interrupted"}, Check: func(t *testing.T, o *Outcome) {
+			if o.fact("restarted") != "0" || o.num(t, "eintr") != int(unix.EINTR) {
+				t.Errorf("signals interrupt otherwise under observation: %s, %s", o.fact("restarted"), o.fact("eintr"))
+			}
+			o.one(t, open, path(o.in("fifo")), access(bodycam.Read), errno(0))
+			o.count(t, 1, open, given("fifo"), access(bodycam.Read))
+			o.named(t, open, given("fifo2"), errno(int32(unix.EINTR)))
+			o.count(t, 1, open, given("fifo2"))
+			o.one(t, open, path(o.in("after")), errno(0))
+		}},
 		{Name: "20-kin/openat2", Argv: []string{"files", "openat2"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, open, path(o.in("in/f")), given("/../f"), o.outcome(t, "inroot"))
 			o.named(t, open, given("../in/f"), errno(int32(unix.EXDEV)))

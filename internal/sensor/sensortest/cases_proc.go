@@ -21,6 +21,7 @@ func procCases() []Case {
 			o.count(t, 5000, fork, pid(o.PID), errno(0))
 			o.count(t, 5000, exec, exe(real(t, "/bin/true")), argv("true"), errno(0))
 			o.count(t, 5001, exit)
+			t.Logf("%d events, sensor %.2f s CPU", len(o.Events), o.Health.CPU)
 		}},
 		{Name: "09-many/fork-tree-200", Argv: []string{"procs", "tree", "200"}, Check: func(t *testing.T, o *Outcome) {
 			o.count(t, 200, fork, errno(0), cond{"within the tree", func(e *bodycam.Event) bool { return int(e.Child.PID) != o.PID }})

@@ -291,7 +291,7 @@ func line(e *bodycam.Event) string {
 	fmt.Fprintf(&b, "%s %d.%d", e.Type, e.Proc.PID, e.TID)
 	add := func(name string, v any, zero bool) {
 		if !zero {
-			fmt.Fprintf(&b, " %s=%.200v", name, v)
+			fmt.Fprintf(&b, " %s=%.200s", name, fmt.Sprint(v))
 		}
 	}
 	add("n", e.Count, e.Count <= 1)

@@ -235,9 +235,32 @@ static void emfile(int c, char **v) {
 	out("open", open("f", O_RDONLY));
 }
 
+static void on_alarm(int n) {}
+static void interrupted(int c, char **v) { // a call that a signal breaks into: restarted it is one call
+	struct itimerval soon = {.it_value = {0, 50000}};
+	struct sigaction sa = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+	mkfifo("fifo", 0600);
+	pid_t p = fork();
+	if (p == 0) {
+		usleep(200000);
+		open("fifo", O_WRONLY);
+		_exit(0);
+	}
+	sigaction(SIGALRM, &sa, 0);
+	setitimer(ITIMER_REAL, &soon, 0);
+	out("restarted", open("fifo", O_RDONLY));
+	reap(p);
+	sa.sa_flags = 0;
+	sigaction(SIGALRM, &sa, 0);
+	mkfifo("fifo2", 0600);
+	setitimer(ITIMER_REAL, &soon, 0);
+	out("eintr", open("fifo2", O_RDONLY));
+	touch("after");
+}
+
 static const struct act acts[] = {{"dirfd", dirfd_}, {"dirfd-up", dirfd_up}, {"dirfd-moved", dirfd_moved}, {"chdir", chdir_},
 	{"selfroot", selfroot}, {"selfcwd", selfcwd}, {"dotdot", dotdot}, {"symlinks", symlinks}, {"reopen", reopen},
 	{"deleted", deleted}, {"openat2", openat2_}, {"tmpfile", tmpfile_}, {"opath", opath}, {"handle", handle}, {"memfd", memfd},
 	{"names", names}, {"deep", deep}, {"int80", int80}, {"x32", x32}, {"uring", uring}, {"uring-connect", uring_connect},
-	{"uring-unlink", uring_unlink}, {"outcomes", outcomes}, {"emfile", emfile}, {0}};
+	{"uring-unlink", uring_unlink}, {"outcomes", outcomes}, {"emfile", emfile}, {"interrupted", interrupted}, {0}};
 int main(int argc, char **argv) { return play(acts, argc, argv); }
