@@ -150,4 +150,3 @@ func complete(t testing.TB, h bodycam.Health) {
 		}
 	}
 }
-

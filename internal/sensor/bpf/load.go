@@ -12,7 +12,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,7 +49,10 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 		}
 	}
 	spec.Maps[sensorMapRing].MaxEntries = uint32(opt.RingBytes)
-	if err := rlimit.RemoveMemlock(); err != nil && !errors.Is(err, os.ErrPermission) { // not needed since 5.11
+	// Kernels before 5.11 count maps against the limit of locked memory. cilium/ebpf's rlimit package would do this, but
+	// its init calls bpf() in every process of this binary, also in the agents that run inside a sandbox.
+	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil && !errors.Is(err, os.ErrPermission) {
 		return nil, fmt.Errorf("raising the limit of locked memory: %w", err)
 	}
 	p := &programs{}

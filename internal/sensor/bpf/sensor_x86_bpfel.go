@@ -233,6 +233,17 @@ type sensorScratch struct {
 	Walk uint32
 	Pad  uint32
 	Ptr  uint64
+	Call struct {
+		_     structs.HostLayout
+		Act   uint8
+		Type  uint8
+		Dfd   uint8
+		Path  uint8
+		Dfd2  uint8
+		Path2 uint8
+		Fd    uint8
+		Fd2   uint8
+	}
 	Net  sensorNet
 	Back [4352]int8
 	Out  [24576]int8

@@ -74,7 +74,7 @@ static inline_always __u32 entry_hash(struct dentry *d)
 }
 
 /* flush_entry sends what an entry gathered and empties it. What can't be sent is counted as lost. */
-static noinline_fn int flush_entry(struct scratch *s, struct task_struct *t, struct entry *e, __u32 slot)
+static inline_always int flush_entry(struct scratch *s, struct task_struct *t, struct entry *e, __u32 slot)
 {
 	bool used = e->rd || e->wr || e->mapped;
 	if (!e->oid || !(used || e->opens || e->mmaps)) {
@@ -107,7 +107,7 @@ static noinline_fn int flush_entry(struct scratch *s, struct task_struct *t, str
 	o->slot = slot;
 	o->mapped = e->mapped;
 	o->prot = e->told;
-	if (!put(s, sizeof(struct rec) + sizeof(struct flush))) {
+	if (!put(sizeof(struct rec) + sizeof(struct flush))) {
 		lost(SRC_OPEN, e->opens);
 		lost(SRC_CLOSE, o->closes);
 		lost(SRC_MMAP, e->mmaps);
@@ -117,11 +117,27 @@ static noinline_fn int flush_entry(struct scratch *s, struct task_struct *t, str
 	return 0;
 }
 
-static noinline_fn int flush_all(struct scratch *s, struct task_struct *t, struct cache *c)
+static inline_always void flush_all(struct scratch *s, struct task_struct *t, struct cache *c)
 {
-	for (int i = 0; i < ENTRIES; i++)
-		if (c->e[i].oid)
-			flush_entry(s, t, &c->e[i], i);
+	struct bpf_iter_num it;
+	int *i;
+	bpf_iter_num_new(&it, 0, ENTRIES);
+	while ((i = bpf_iter_num_next(&it))) {
+		__u32 slot = *i & (ENTRIES - 1);
+		if (c->e[slot].oid)
+			flush_entry(s, t, &c->e[slot], slot);
+	}
+	bpf_iter_num_destroy(&it);
+}
+
+/* flush_slot is flush_entry for the current task. */
+noinline_fn int flush_slot(__u32 slot)
+{
+	GLOBAL_FN(0);
+	struct cache *cache = cache_of(t, false);
+	slot &= ENTRIES - 1;
+	if (cache)
+		flush_entry(s, t, &cache->e[slot], slot);
 	return 0;
 }
 
@@ -136,7 +152,7 @@ static inline_always int entry_find(struct cache *c, struct file *f, struct dent
 }
 
 /* entry_take makes room: of the two slots that a file may use, the one not used last. */
-static inline_always int entry_take(struct scratch *s, struct task_struct *t, struct cache *c, struct dentry *d)
+static inline_always int entry_take(struct cache *c, struct dentry *d)
 {
 	__u32 i = entry_hash(d);
 	if (c->e[i].oid && c->e[i].recent && !c->e[i ^ 1].recent)
@@ -144,7 +160,7 @@ static inline_always int entry_take(struct scratch *s, struct task_struct *t, st
 	else if (c->e[i].oid && !c->e[i ^ 1].oid)
 		i ^= 1;
 	i &= ENTRIES - 1;
-	flush_entry(s, t, &c->e[i], i);
+	flush_slot(i);
 	return i;
 }
 
@@ -199,52 +215,57 @@ static inline_always void body_of_file(struct body *b, struct file *f)
 }
 
 /*
- * used_entry finds the entry of the file behind fd for a call that moved bytes through it. A file that this task did
+ * used_slot finds the entry of the file behind fd for a call that moved bytes through it. A file that this task did
  * not open (inherited, received) gets an entry and a K_FILE record that names it.
  */
-static noinline_fn struct entry *used_entry(struct scratch *s, struct task_struct *t, struct cache *c, int fd)
+static inline_always int new_entry(struct scratch *s, struct cache *cache, struct file *f, struct dentry *d)
 {
-	struct file *f = fd_file(t, fd);
-	if (!f || !c)
-		return 0;
-	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
-	__u32 i = r->slot & (ENTRIES - 1);
-	struct entry *e = &c->e[i];
-	if (r->fd == fd && r->file == (__u64)f && e->oid && e->oid == r->oid && e->inode == (__u64)f->f_inode)
-		return e;
-	__u16 type = f->f_inode->i_mode & S_IFMT;
-	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
-		return 0;
-	struct dentry *d = as(struct dentry, f->f_path.dentry);
-	int found = entry_find(c, f, d);
-	if (found < 0) {
-		found = entry_take(s, t, c, d);
-		struct rec *out = out_rec(s);
-		struct body *b = new_body(s);
-		s->walk = 0;
-		head(out, t, K_FILE, SRC_PART, 0);
-		body_of_file(b, f);
-		b->slot = found;
-		b->len[1] = walk(s, &f->f_path, HEAD);
-		b->walk = s->walk | WALK_OBJECT;
-		if (!put(s, HEAD + b->len[1]))
-			lost(SRC_PART, 1);
-		entry_fill(&c->e[found & (ENTRIES - 1)], f, d, oid_of(out));
-	}
-	i = found & (ENTRIES - 1);
-	touch_entry(c, i);
-	bind_fd(c, fd, f, i);
-	return &c->e[i];
+	int slot = entry_take(cache, d) & (ENTRIES - 1);
+	struct body *b = begin(s, K_FILE, SRC_PART, 0);
+	body_of_file(b, f);
+	b->slot = slot;
+	b->len[1] = walk(s, &f->f_path, HEAD);
+	b->walk = s->walk | WALK_OBJECT;
+	if (!put(HEAD + b->len[1]))
+		lost(SRC_PART, 1);
+	entry_fill(&cache->e[slot], f, d, oid_of(out_rec(s)));
+	return slot;
 }
 
-static inline_always void moved(struct scratch *s, struct task_struct *t, int fd, __u64 rd, __u64 wr)
+/* used_slot returns the entry's slot, or -1 for what is no file. */
+noinline_fn int used_slot(int fd)
 {
-	struct cache *c = cache_of(t, true);
+	GLOBAL_FN(-1);
+	struct cache *cache = cache_of(t, true);
+	struct file *f = fd_file(t, fd);
+	if (!f || !cache)
+		return -1;
+	struct fd_ref *r = &cache->fd[fd & (FDS - 1)];
+	__u32 i = r->slot & (ENTRIES - 1);
+	struct entry *e = &cache->e[i];
+	if (r->fd == fd && r->file == (__u64)f && e->oid && e->oid == r->oid && e->inode == (__u64)f->f_inode)
+		return i;
+	__u16 type = f->f_inode->i_mode & S_IFMT;
+	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
+		return -1;
+	struct dentry *d = as(struct dentry, f->f_path.dentry);
+	int found = entry_find(cache, f, d);
+	if (found < 0)
+		found = new_entry(s, cache, f, d);
+	i = found & (ENTRIES - 1);
+	touch_entry(cache, i);
+	bind_fd(cache, fd, f, i);
+	return i;
+}
+
+static inline_always void moved(struct task_struct *t, int fd, __u64 rd, __u64 wr)
+{
+	int slot = used_slot(fd);
+	opaque(slot);
+	struct cache *c = slot < 0 ? 0 : cache_of(t, false);
 	if (!c)
 		return;
-	struct entry *e = used_entry(s, t, c, fd);
-	if (!e)
-		return;
+	struct entry *e = &c->e[slot & (ENTRIES - 1)];
 	e->rd += rd;
 	e->wr += wr;
 }

@@ -3,6 +3,7 @@
 #ifndef BODYCAM_EMIT_H
 #define BODYCAM_EMIT_H
 
+#include "calls.h"
 #include "helpers.h"
 #include "record.h"
 
@@ -36,7 +37,8 @@ struct scratch {
 	__u64 arg[8]; /* the call's six arguments; the last is always 0 */
 	__s64 ret;
 	__u32 nr, abi, walk, pad;
-	__u64 ptr; /* argument of the global functions */
+	__u64 ptr;        /* argument of the path functions */
+	struct call call; /* what to do with the call that ends */
 	struct net net;
 	char back[STR_MAX + 256]; /* a path is written here from its end */
 	char out[OUT_MAX];        /* the record */
@@ -164,32 +166,45 @@ static inline_always void press(__u64 waiting)
 	__sync_fetch_and_add(&stops, 1);
 }
 
+/*
+ * The verifier looks at a global function once, at a static one for each of its callers. So the larger functions are
+ * global: they take numbers only, and find scratch and task themselves.
+ */
+#define GLOBAL_FN(none)                                                                                                \
+	struct scratch *s = scratch();                                                                                 \
+	struct task_struct *t __attribute__((unused)) = bpf_get_current_task_btf();                                    \
+	if (!s)                                                                                                        \
+		return none;                                                                                           \
+	struct call *c __attribute__((unused)) = &s->call
+
 /* put sends the first len bytes of s->out. Process context only. */
-static noinline_fn bool put(struct scratch *s, __u32 len)
+noinline_fn int put(__u32 len)
 {
+	GLOBAL_FN(0);
 	struct rec *r = (struct rec *)s->out;
 	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
 	r->len = len;
 	r->seq = next_seq();
 	opaque(len);
 	if (len > OUT_MAX)
-		return false;
-	bool ok = bpf_ringbuf_output(&ring, s->out, len, wake_flag(waiting)) == 0;
+		return 0;
+	int ok = bpf_ringbuf_output(&ring, s->out, len, wake_flag(waiting)) == 0;
 	press(waiting);
 	return ok;
 }
 
 /* put_unit sends s->out as one event of its source, which it counts. */
-static inline_always bool put_unit(struct scratch *s, __u32 len)
+noinline_fn int put_unit(__u32 len)
 {
+	GLOBAL_FN(0);
 	struct rec *r = (struct rec *)s->out;
 	__u8 src = r->source;
 	if (src != SRC_PART)
 		seen(src, 1);
-	if (put(s, len))
-		return true;
+	if (put(len))
+		return 1;
 	lost(src, 1);
-	return false;
+	return 0;
 }
 
 static inline_always struct rec *out_rec(struct scratch *s)
@@ -202,11 +217,20 @@ static inline_always struct body *out_body(struct scratch *s)
 	return (struct body *)(s->out + sizeof(struct rec));
 }
 
-static inline_always struct body *new_body(struct scratch *s)
+/* begin starts a record with a body, of the current task. */
+noinline_fn int begin_record(__u8 kind, __u8 source, __u8 type)
 {
-	struct body *b = out_body(s);
-	memzero(b, sizeof(*b));
-	return b;
+	GLOBAL_FN(0);
+	head(out_rec(s), t, kind, source, type);
+	memzero(out_body(s), sizeof(struct body));
+	s->walk = 0;
+	return 0;
+}
+
+static inline_always struct body *begin(struct scratch *s, __u8 kind, __u8 source, __u8 type)
+{
+	begin_record(kind, source, type);
+	return out_body(s);
 }
 
 #endif

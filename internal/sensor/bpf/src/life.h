@@ -24,8 +24,9 @@ static inline_always bool task_mine(struct task_struct *t)
 }
 
 /* put_argv sends argv as it lies in memory, piece by piece. */
-static noinline_fn int put_argv(struct scratch *s, struct task_struct *t, __u64 from, __u64 total)
+noinline_fn int put_argv(__u64 from, __u64 total)
 {
+	GLOBAL_FN(0);
 	struct body *b = out_body(s);
 	struct bpf_iter_num it;
 	int *i;
@@ -40,14 +41,13 @@ static noinline_fn int put_argv(struct scratch *s, struct task_struct *t, __u64 
 		opaque(n);
 		if (n > CHUNK)
 			break;
-		head(out_rec(s), t, K_ARGV, SRC_PART, 0);
-		memzero(b, sizeof(*b));
+		begin(s, K_ARGV, SRC_PART, 0);
 		b->arg[0] = total;
 		b->arg[1] = off;
 		if (bpf_probe_read_user(s->out + HEAD, n, (void *)(from + off)))
 			n = 0;
 		b->len[0] = n;
-		if (!put(s, HEAD + n))
+		if (!put(HEAD + n))
 			lost(SRC_PART, 1);
 	}
 	bpf_iter_num_destroy(&it);
@@ -66,8 +66,7 @@ int on_exec(__u64 *ctx)
 	if (!s || !mm)
 		return 0;
 	__u64 from = mm->arg_start, total = mm->arg_end - from;
-	struct body *b = new_body(s);
-	head(out_rec(s), t, K_EXEC, SRC_EXEC, 0);
+	struct body *b = begin(s, K_EXEC, SRC_EXEC, 0);
 	struct task_struct *parent = t->real_parent;
 	b->other_tgid = parent->tgid;
 	b->other_start = parent->group_leader->start_boottime;
@@ -76,7 +75,6 @@ int on_exec(__u64 *ctx)
 	struct file *f = bp->file;
 	body_of_file(b, f);
 	__u32 pos = HEAD;
-	s->walk = 0;
 	b->len[1] = walk(s, &f->f_path, pos);
 	pos += b->len[1];
 	b->walk = s->walk;
@@ -92,8 +90,8 @@ int on_exec(__u64 *ctx)
 		pos += b->len[2];
 		b->arg[2] = 1;
 	}
-	put_unit(s, pos);
-	return put_argv(s, t, from, total);
+	put_unit(pos);
+	return put_argv(from, total);
 }
 
 SEC("tp_btf/task_newtask")
@@ -103,26 +101,23 @@ int on_newtask(__u64 *ctx)
 	__u64 flags = ctx[1];
 	if ((flags & CLONE_THREAD) || !mine())
 		return 0;
-	struct task_struct *t = bpf_get_current_task_btf();
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;
-	struct body *b = new_body(s);
-	head(out_rec(s), t, K_FORK, SRC_FORK, 0);
+	struct body *b = begin(s, K_FORK, SRC_FORK, 0);
 	b->other_tgid = child->pid;
 	b->other_start = child->start_boottime;
 	struct task_struct *parent = child->real_parent;
 	b->arg[0] = flags;
 	b->arg[1] = parent->tgid;
 	b->arg[2] = parent->group_leader->start_boottime;
-	put_unit(s, HEAD);
+	put_unit(HEAD);
 	if (flags & CLONE_NEW) {
-		b = new_body(s);
-		head(out_rec(s), t, K_CLONE_NS, SRC_CALL, 0);
+		b = begin(s, K_CLONE_NS, SRC_CALL, 0);
 		b->arg[0] = flags;
 		b->other_tgid = child->pid;
 		b->other_start = child->start_boottime;
-		put_unit(s, HEAD);
+		put_unit(HEAD);
 	}
 	return 0;
 }
@@ -141,10 +136,9 @@ int on_exit(__u64 *ctx)
 		flush_all(s, t, c);
 	struct signal_struct *sig = t->signal;
 	bool last = sig->live.counter == 0;
-	struct body *b = new_body(s);
-	head(out_rec(s), t, last ? K_EXIT : K_THREAD, last ? SRC_EXIT : SRC_PART, 0);
+	struct body *b = begin(s, last ? K_EXIT : K_THREAD, last ? SRC_EXIT : SRC_PART, 0);
 	b->ret = sig->flags & SIGNAL_GROUP_EXIT ? sig->group_exit_code : t->group_leader->exit_code;
-	put_unit(s, HEAD);
+	put_unit(HEAD);
 	return 0;
 }
 
@@ -196,12 +190,10 @@ int on_uring(__u64 *ctx)
 	struct io_kiocb *req = (struct io_kiocb *)ctx[0];
 	if (!mine())
 		return 0;
-	struct task_struct *t = bpf_get_current_task_btf();
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;
-	struct body *b = new_body(s);
-	head(out_rec(s), t, K_URING, SRC_URING, 0);
+	struct body *b = begin(s, K_URING, SRC_URING, 0);
 	__u8 op = req->opcode;
 	b->arg[0] = op;
 	__u32 pos = HEAD;
@@ -219,7 +211,7 @@ int on_uring(__u64 *ctx)
 			b->walk = s->walk;
 		}
 	}
-	put_unit(s, pos);
+	put_unit(pos);
 	return 0;
 }
 

@@ -146,8 +146,10 @@ static inline_always struct sock *fd_sock(struct task_struct *t, int fd)
 }
 
 /* put_net sends s->net, and for a unix socket the canonical path of the peer. */
-static noinline_fn int put_net(struct scratch *s, struct task_struct *t, struct sock *sk)
+noinline_fn int put_net(int fd)
 {
+	GLOBAL_FN(0);
+	struct sock *sk = fd_sock(t, fd);
 	struct rec *r = out_rec(s);
 	struct net *n = (struct net *)(s->out + sizeof(*r));
 	head(r, t, K_NET, SRC_NET, 0);
@@ -166,7 +168,7 @@ static noinline_fn int put_net(struct scratch *s, struct task_struct *t, struct 
 		s->net.walk = s->walk;
 	}
 	__builtin_memcpy(n, &s->net, sizeof(*n));
-	put_unit(s, end);
+	put_unit(end);
 	return 0;
 }
 
@@ -196,8 +198,9 @@ static inline_always void unix_name(struct net *n, struct sock *sk)
 }
 
 /* on_address reports connect, bind, listen and accept. */
-static noinline_fn int on_address(struct scratch *s, struct task_struct *t, int op, int fd)
+noinline_fn int on_address(int op, int fd)
 {
+	GLOBAL_FN(0);
 	struct net *n = &s->net;
 	bool have = op == NET_CONNECT && take_pending(s);
 	struct sock *sk = fd_sock(t, fd);
@@ -225,12 +228,13 @@ static noinline_fn int on_address(struct scratch *s, struct task_struct *t, int 
 	}
 	n->op = op;
 	n->ret = s->ret;
-	return put_net(s, t, sk);
+	return put_net(fd);
 }
 
 /* on_send reports datagrams with an address, and connections made by sending. */
-static noinline_fn int on_send(struct scratch *s, struct task_struct *t, int fd, __u64 addr, __u64 len)
+noinline_fn int on_send(int fd, __u64 addr, __u64 len)
 {
+	GLOBAL_FN(0);
 	struct net *n = &s->net;
 	bool have = take_pending(s);
 	if (!have && (!addr || len < 2))
@@ -246,17 +250,18 @@ static noinline_fn int on_send(struct scratch *s, struct task_struct *t, int fd,
 		n->op = NET_SEND;
 	}
 	n->ret = s->ret;
-	return put_net(s, t, sk);
+	return put_net(fd);
 }
 
 /* flush_pending reports what io_uring did in this thread; its result is not known. */
-static noinline_fn int flush_pending(struct scratch *s, struct task_struct *t)
+noinline_fn int flush_pending(void)
 {
+	GLOBAL_FN(0);
 	if (!take_pending(s))
 		return 0;
 	s->net.ret = 0;
 	s->net.flags = 1;
-	return put_net(s, t, 0);
+	return put_net(-1);
 }
 
 struct control {
@@ -283,13 +288,13 @@ static inline_always void read_msghdr(struct scratch *s, __u64 at, struct contro
 	}
 }
 
-static noinline_fn int put_passed(struct scratch *s, struct task_struct *t, int fd, int received)
+noinline_fn int put_passed(int fd, int received)
 {
+	GLOBAL_FN(0);
 	struct file *f = fd_file(t, fd);
 	if (!f)
 		return 0;
-	struct body *b = new_body(s);
-	head(out_rec(s), t, K_PASSFD, SRC_PASSFD, 0);
+	struct body *b = begin(s, K_PASSFD, SRC_PASSFD, 0);
 	out_rec(s)->nr = s->nr;
 	out_rec(s)->abi = s->abi;
 	b->arg[0] = received;
@@ -297,13 +302,14 @@ static noinline_fn int put_passed(struct scratch *s, struct task_struct *t, int 
 	s->walk = 0;
 	b->len[1] = walk(s, &f->f_path, HEAD);
 	b->walk = s->walk | WALK_OBJECT;
-	put_unit(s, HEAD + b->len[1]);
+	put_unit(HEAD + b->len[1]);
 	return 0;
 }
 
 /* on_control reports each descriptor in the SCM_RIGHTS messages of a control buffer. */
-static noinline_fn int on_control(struct scratch *s, struct task_struct *t, __u64 at, __u64 len, int received)
+noinline_fn int on_control(__u64 at, __u64 len, int received)
 {
+	GLOBAL_FN(0);
 	__u64 end = at + len, fds = 0, fds_end = 0;
 	struct bpf_iter_num it;
 	bool wide = s->abi == 1;
@@ -314,7 +320,7 @@ static noinline_fn int on_control(struct scratch *s, struct task_struct *t, __u6
 			int fd = -1;
 			bpf_probe_read_user(&fd, 4, (void *)fds);
 			fds += 4;
-			put_passed(s, t, fd, received);
+			put_passed(fd, received);
 			continue;
 		}
 		if (at + hdr > end)
@@ -335,25 +341,27 @@ static noinline_fn int on_control(struct scratch *s, struct task_struct *t, __u6
 	return 0;
 }
 
-static noinline_fn int on_sendmsg(struct scratch *s, struct task_struct *t, int fd, __u64 msg)
+noinline_fn int on_sendmsg(int fd, __u64 msg)
 {
-	struct control c = {};
-	read_msghdr(s, msg, &c);
-	on_send(s, t, fd, c.name, c.namelen);
-	if (s->ret >= 0 && c.ctllen >= 16)
-		on_control(s, t, c.ctl, c.ctllen, 0);
+	GLOBAL_FN(0);
+	struct control m = {};
+	read_msghdr(s, msg, &m);
+	on_send(fd, m.name, m.namelen);
+	if (s->ret >= 0 && m.ctllen >= 16)
+		on_control(m.ctl, m.ctllen, 0);
 	return 0;
 }
 
-static noinline_fn int on_recvmsg(struct scratch *s, struct task_struct *t, int fd, __u64 msg)
+noinline_fn int on_recvmsg(int fd, __u64 msg)
 {
+	GLOBAL_FN(0);
 	struct sock *sk = fd_sock(t, fd);
 	if (!sk || sk->__sk_common.skc_family != AF_UNIX)
 		return 0;
-	struct control c = {};
-	read_msghdr(s, msg, &c);
-	if (c.ctllen >= 16)
-		on_control(s, t, c.ctl, c.ctllen, 1);
+	struct control m = {};
+	read_msghdr(s, msg, &m);
+	if (m.ctllen >= 16)
+		on_control(m.ctl, m.ctllen, 1);
 	return 0;
 }
 

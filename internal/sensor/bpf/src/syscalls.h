@@ -24,23 +24,30 @@ static inline_always __u64 arg(struct scratch *s, __u8 n)
 	return s->arg[(n - 1) & 7];
 }
 
-static inline_always struct body *call_body(struct scratch *s, struct task_struct *t, __u8 kind, __u8 src, __u8 type)
+/* begin_call starts a record of the system call that ends. */
+noinline_fn int begin_call(__u8 kind, __u8 source)
 {
+	GLOBAL_FN(0);
+	struct body *b = begin(s, kind, source, c->type);
 	struct rec *r = out_rec(s);
-	struct body *b = new_body(s);
-	head(r, t, kind, src, type);
 	r->nr = s->nr;
 	r->abi = s->abi;
 	b->ret = s->ret;
 	for (int i = 0; i < 5; i++)
 		b->arg[i] = s->arg[i];
-	s->walk = 0;
-	return b;
+	return 0;
+}
+
+static inline_always struct body *call_body(struct scratch *s, __u8 kind, __u8 source)
+{
+	begin_call(kind, source);
+	return out_body(s);
 }
 
 /* put_name copies a name as given to out[pos]; where it is relative, the path of its folder follows. */
-static noinline_fn __u32 put_name(struct scratch *s, int dfd, __u64 name, __u32 pos, int second)
+noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 {
+	GLOBAL_FN(0);
 	struct body *b = out_body(s);
 	if (pos > OUT_MAX / 2)
 		return pos;
@@ -67,32 +74,34 @@ static inline_always int dfd_arg(struct scratch *s, __u8 n)
 	return n ? (int)arg(s, n) : AT_FDCWD;
 }
 
-static inline_always __u8 source_of(const volatile struct call *c)
+static inline_always __u8 source_of(struct call *c)
 {
 	return c->act == A_EXEC ? SRC_EXEC : c->act == A_OPEN || c->act == A_OPENHOW ? SRC_OPEN : SRC_CALL;
 }
 
 /* on_path reports a call that names paths. */
-static noinline_fn int on_path(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int on_path(void)
 {
-	call_body(s, t, K_CALL, source_of(c), c->type);
+	GLOBAL_FN(0);
+	call_body(s, K_CALL, source_of(c));
 	__u32 pos = HEAD;
 	if (c->path)
-		pos = put_name(s, dfd_arg(s, c->dfd), arg(s, c->path), pos, 0);
+		pos = put_name(dfd_arg(s, c->dfd), arg(s, c->path), pos, 0);
 	if (c->path2)
-		pos = put_name(s, dfd_arg(s, c->dfd2), arg(s, c->path2), pos, 1);
+		pos = put_name(dfd_arg(s, c->dfd2), arg(s, c->path2), pos, 1);
 	if (!s->ret && c->type)
 		__sync_fetch_and_add(&tree, 1);
-	put_unit(s, pos);
+	put_unit(pos);
 	return 0;
 }
 
 /* on_dir reports chdir and chroot: the name as given, and where that led. */
-static noinline_fn int on_dir(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int on_dir(void)
 {
+	GLOBAL_FN(0);
 	if (s->ret)
-		return on_path(s, t, c);
-	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+		return on_path();
+	struct body *b = call_body(s, K_CALL, SRC_CALL);
 	struct fs_struct *fs = t->fs;
 	__u32 pos = HEAD, n = 0;
 	if (c->path)
@@ -101,13 +110,14 @@ static noinline_fn int on_dir(struct scratch *s, struct task_struct *t, const vo
 	pos += n;
 	b->len[1] = walk(s, c->act == A_CHROOT ? &fs->root : &fs->pwd, pos);
 	b->walk = s->walk | WALK_OBJECT;
-	put_unit(s, pos + b->len[1]);
+	put_unit(pos + b->len[1]);
 	return 0;
 }
 
-static noinline_fn int on_fd(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int on_fd(void)
 {
-	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+	GLOBAL_FN(0);
+	struct body *b = call_body(s, K_CALL, SRC_CALL);
 	struct file *f = fd_file(t, arg(s, c->fd));
 	if (f) {
 		body_of_file(b, f);
@@ -121,14 +131,15 @@ static noinline_fn int on_fd(struct scratch *s, struct task_struct *t, const vol
 		b->len[2] = user_str(s, arg(s, c->path2), pos);
 		pos += b->len[2];
 	}
-	put_unit(s, pos);
+	put_unit(pos);
 	return 0;
 }
 
 /* on_args reports a call by its arguments; with A_TARGET, the process that one of them names. */
-static noinline_fn int on_args(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int on_args(void)
 {
-	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+	GLOBAL_FN(0);
+	struct body *b = call_body(s, K_CALL, SRC_CALL);
 	__u32 pos = HEAD;
 	if (c->path) {
 		b->len[0] = user_str(s, arg(s, c->path), pos);
@@ -142,23 +153,24 @@ static noinline_fn int on_args(struct scratch *s, struct task_struct *t, const v
 			bpf_task_release(o);
 		}
 	}
-	put_unit(s, pos);
+	put_unit(pos);
 	return 0;
 }
 
 /* on_open reports an open that worked, or folds it into the entry of an earlier one. */
-static noinline_fn int on_open(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int on_open(void)
 {
+	GLOBAL_FN(0);
 	int fd = s->ret;
 	struct file *f = fd_file(t, fd);
 	if (!f) {
 		struct stats *st = my_stats();
 		if (st)
 			__sync_fetch_and_add(&st->raced, 1);
-		struct body *b = call_body(s, t, K_OPEN, SRC_OPEN, c->type);
+		struct body *b = call_body(s, K_OPEN, SRC_OPEN);
 		b->walk = WALK_NOFD;
-		__u32 pos = c->path ? put_name(s, dfd_arg(s, c->dfd), arg(s, c->path), HEAD, 0) : HEAD;
-		put_unit(s, pos);
+		__u32 pos = c->path ? put_name(dfd_arg(s, c->dfd), arg(s, c->path), HEAD, 0) : HEAD;
+		put_unit(pos);
 		return 0;
 	}
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
@@ -176,16 +188,16 @@ static noinline_fn int on_open(struct scratch *s, struct task_struct *t, const v
 			touch_entry(cache, slot);
 			bind_fd(cache, fd, f, slot);
 			if (now - e->first_open > FLUSH_AFTER)
-				flush_entry(s, t, e, slot & (ENTRIES - 1));
+				flush_slot(slot);
 			return 0;
 		}
 		if (slot < 0)
-			slot = entry_take(s, t, cache, d);
+			slot = entry_take(cache, d);
 		else
-			flush_entry(s, t, e, slot & (ENTRIES - 1));
+			flush_slot(slot);
 		slot &= ENTRIES - 1;
 	}
-	struct body *b = call_body(s, t, K_OPEN, SRC_OPEN, c->type);
+	struct body *b = call_body(s, K_OPEN, SRC_OPEN);
 	__u32 pos = HEAD;
 	if (c->path) {
 		b->len[0] = user_str(s, arg(s, c->path), pos);
@@ -195,7 +207,7 @@ static noinline_fn int on_open(struct scratch *s, struct task_struct *t, const v
 	b->len[1] = walk(s, &f->f_path, pos);
 	b->walk = s->walk | WALK_OBJECT;
 	b->slot = slot;
-	put_unit(s, pos + b->len[1]);
+	put_unit(pos + b->len[1]);
 	if (cache) {
 		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(out_rec(s)));
 		touch_entry(cache, slot);
@@ -205,18 +217,19 @@ static noinline_fn int on_open(struct scratch *s, struct task_struct *t, const v
 }
 
 /* on_mmap reports the first executable, and the first shared writable, mapping of a file; later ones are folded. */
-static noinline_fn int on_mmap(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int on_mmap(void)
 {
+	GLOBAL_FN(0);
 	__u64 prot = s->arg[2], flags = s->arg[3];
 	if (flags & MAP_ANONYMOUS)
 		return 0;
-	struct cache *cache = cache_of(t, true);
+	int slot = used_slot(s->arg[4]);
+	opaque(slot);
+	struct cache *cache = slot < 0 ? 0 : cache_of(t, false);
 	if (!cache)
 		return 0;
-	struct entry *e = used_entry(s, t, cache, s->arg[4]);
-	if (!e)
-		return 0;
-	__u32 slot = cache->fd[s->arg[4] & (FDS - 1)].slot;
+	slot &= ENTRIES - 1;
+	struct entry *e = &cache->e[slot];
 	e->mapped = 1;
 	__u8 how = 0;
 	if (prot & PROT_EXEC)
@@ -232,12 +245,12 @@ static noinline_fn int on_mmap(struct scratch *s, struct task_struct *t, const v
 		return 0;
 	}
 	e->told |= how;
-	struct body *b = call_body(s, t, K_MMAP, SRC_MMAP, c->type);
+	struct body *b = call_body(s, K_MMAP, SRC_MMAP);
 	b->oid = e->oid;
 	b->slot = slot;
 	b->ino = e->ino;
 	b->dev = e->dev;
-	put_unit(s, HEAD);
+	put_unit(HEAD);
 	return 0;
 }
 
@@ -261,14 +274,15 @@ static inline_always bool prctl_matters(__u64 option)
 	return false;
 }
 
-static noinline_fn int on_prctl(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int on_prctl(void)
 {
+	GLOBAL_FN(0);
 	if (!prctl_matters(s->arg[0]))
 		return 0;
-	struct body *b = call_body(s, t, K_CALL, SRC_CALL, c->type);
+	struct body *b = call_body(s, K_CALL, SRC_CALL);
 	if (s->arg[0] == 15)
 		b->len[0] = user_str(s, s->arg[1], HEAD) & 15;
-	put_unit(s, HEAD + b->len[0]);
+	put_unit(HEAD + b->len[0]);
 	return 0;
 }
 
@@ -302,26 +316,27 @@ static noinline_fn int load_indirect(struct scratch *s, __u64 addr)
 }
 
 /* dispatch_net handles the calls on sockets. */
-static noinline_fn int dispatch_net(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int dispatch_net(void)
 {
+	GLOBAL_FN(0);
 	switch (c->act) {
 	case A_CONNECT:
-		return on_address(s, t, NET_CONNECT, s->arg[0]);
+		return on_address(NET_CONNECT, s->arg[0]);
 	case A_BIND:
-		return on_address(s, t, NET_BIND, s->arg[0]);
+		return on_address(NET_BIND, s->arg[0]);
 	case A_LISTEN:
-		return on_address(s, t, NET_LISTEN, s->arg[0]);
+		return on_address(NET_LISTEN, s->arg[0]);
 	case A_ACCEPT:
-		return s->ret >= 0 ? on_address(s, t, NET_ACCEPT, s->ret) : 0;
+		return s->ret >= 0 ? on_address(NET_ACCEPT, s->ret) : 0;
 	case A_SENDTO:
-		return on_send(s, t, s->arg[0], s->arg[4], s->arg[5]);
+		return on_send(s->arg[0], s->arg[4], s->arg[5]);
 	case A_SENDMSG:
 	case A_SENDMMSG:
-		return on_sendmsg(s, t, s->arg[0], s->arg[1]);
+		return on_sendmsg(s->arg[0], s->arg[1]);
 	case A_RECVMSG:
-		return s->ret >= 0 ? on_recvmsg(s, t, s->arg[0], s->arg[1]) : 0;
+		return s->ret >= 0 ? on_recvmsg(s->arg[0], s->arg[1]) : 0;
 	case A_URING:
-		return s->ret < 0 ? on_args(s, t, c) : flush_pending(s, t);
+		return s->ret < 0 ? on_args() : flush_pending();
 	}
 	return 0;
 }
@@ -334,38 +349,39 @@ static inline_always void load_flags(struct scratch *s, __u8 n)
 	s->arg[(n - 1) & 7] = flags;
 }
 
-static noinline_fn int dispatch(struct scratch *s, struct task_struct *t, const volatile struct call *c)
+noinline_fn int dispatch(void)
 {
+	GLOBAL_FN(0);
 	switch (c->act) {
 	case A_OPENHOW:
 		load_flags(s, c->fd);
-		return s->ret >= 0 ? on_open(s, t, c) : on_path(s, t, c);
+		return s->ret >= 0 ? on_open() : on_path();
 	case A_CLONE3:
 		load_flags(s, c->fd);
-		return s->ret < 0 ? on_args(s, t, c) : 0;
+		return s->ret < 0 ? on_args() : 0;
 	case A_OPEN:
-		return s->ret >= 0 ? on_open(s, t, c) : on_path(s, t, c);
+		return s->ret >= 0 ? on_open() : on_path();
 	case A_PATH:
-		return on_path(s, t, c);
+		return on_path();
 	case A_EXEC:
-		return s->ret ? on_path(s, t, c) : 0;
+		return s->ret ? on_path() : 0;
 	case A_FD:
-		return on_fd(s, t, c);
+		return on_fd();
 	case A_CHDIR:
 	case A_CHROOT:
-		return on_dir(s, t, c);
+		return on_dir();
 	case A_ARGS:
 	case A_TARGET:
-		return on_args(s, t, c);
+		return on_args();
 	case A_CLONE:
 	case A_KILL:
-		return s->ret < 0 ? on_args(s, t, c) : 0;
+		return s->ret < 0 ? on_args() : 0;
 	case A_PRCTL:
-		return on_prctl(s, t, c);
+		return on_prctl();
 	case A_MMAP:
-		return on_mmap(s, t, c);
+		return on_mmap();
 	}
-	return dispatch_net(s, t, c);
+	return dispatch_net();
 }
 
 SEC("tp_btf/sys_exit")
@@ -394,6 +410,14 @@ int on_sys_exit(__u64 *ctx)
 	s->abi = compat ? ABI_I386 : index != nr ? ABI_X32 : ABI_AMD64;
 	s->nr = nr;
 	s->ret = ret;
+	s->call.act = act;
+	s->call.type = c->type;
+	s->call.dfd = c->dfd;
+	s->call.path = c->path;
+	s->call.dfd2 = c->dfd2;
+	s->call.path2 = c->path2;
+	s->call.fd = c->fd;
+	s->call.fd2 = c->fd2;
 	load_args(s, regs);
 	if (act == A_SOCKETCALL) {
 		__u64 sub = socketcalls[s->arg[0] & 31];
@@ -408,25 +432,25 @@ int on_sys_exit(__u64 *ctx)
 		act = A_MMAP;
 		if ((unsigned long)ret >= (unsigned long)-4095)
 			return 0;
-		return on_mmap(s, t, c);
+		return on_mmap();
 	}
 	switch (act) {
 	case A_READ:
-		moved(s, t, arg(s, c->fd), ret, 0);
+		moved(t, arg(s, c->fd), ret, 0);
 		return 0;
 	case A_WRITE:
-		moved(s, t, arg(s, c->fd), 0, ret);
+		moved(t, arg(s, c->fd), 0, ret);
 		return 0;
 	case A_COPY:
-		moved(s, t, arg(s, c->fd), ret, 0);
-		moved(s, t, arg(s, c->fd2), 0, ret);
+		moved(t, arg(s, c->fd), ret, 0);
+		moved(t, arg(s, c->fd2), 0, ret);
 		return 0;
 	case A_CLOSE:
 		if (!ret)
 			closed(t, s->arg[0]);
 		return 0;
 	}
-	return dispatch(s, t, c);
+	return dispatch();
 }
 
 #endif
