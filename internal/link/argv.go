@@ -1,0 +1,397 @@
+package link
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// group is the rows that claim one command.
+type group struct {
+	text       string
+	forms      []string // the text as it stands inside another script: bare, or quoted in one of the usual ways
+	rows       []int
+	candidates []*candidate // in the order of time, none below another
+	nested     []*candidate // below a candidate of some group
+	matches    []match
+}
+
+// candidate is a process that may be a row's.
+type candidate struct {
+	proc     *proc
+	group    *group
+	boot     uint64
+	strength float64
+	how      string
+	taken    bool
+}
+
+type match struct {
+	row        int
+	proc       *proc
+	confidence float64
+	why        string
+}
+
+// Confidence of a match by what of the argv fits.
+const (
+	exactScript  = 1.0  // the shell's script is the command
+	exactArgv    = 0.95 // the argv is the command, without a shell
+	heldScript   = 0.9  // the shell's script holds the command
+	heldShort    = 0.7  // the same, for a command so short that it may be there by chance
+	shortCommand = 6    // bytes
+
+	factorRepeated = 0.97 // the text is claimed several times, and the times tell which is which
+	factorOrder    = 0.85 // the text is claimed several times, and only the order tells
+	factorSpare    = 0.9  // more processes than rows have the text
+	factorLate     = 0.6  // the process started outside the row's window
+	factorNested   = 0.6  // the process runs below that of another row
+
+	// tooFar is the distance beyond which a timed row takes no process: a minute outside its window.
+	tooFar = 600e9
+)
+
+// command is a row's command as it is compared: without the shell around it, without blanks around it.
+func command(s string) string {
+	s = strings.TrimSpace(s)
+	for range 3 {
+		inner := strings.TrimSpace(bodycam.Unwrap(s))
+		if inner == s {
+			break
+		}
+		s = inner
+	}
+	return s
+}
+
+func scriptKey(s string) string { return "s" + s }
+
+func argvKey(argv []string) string { return "a" + strings.Join(argv, "\x00") }
+
+func (j *Joiner) groupRows() {
+	j.byKey = map[string]*group{}
+	for i := range j.rows {
+		r := &j.rows[i]
+		if r.Kind != bodycam.RowTool || strings.TrimSpace(r.Command) == "" {
+			continue
+		}
+		text := command(r.Command)
+		g := j.byKey[scriptKey(text)]
+		if g == nil {
+			g = &group{text: text, forms: quotedForms(text)}
+			j.groups = append(j.groups, g)
+			j.byKey[scriptKey(text)] = g
+			if words, ok := bodycam.SplitShell(text); ok && len(words) > 0 {
+				if key := argvKey(words); j.byKey[key] == nil {
+					j.byKey[key] = g
+				}
+			}
+		}
+		g.rows = append(g.rows, i)
+		// A row may also be matched by the command as it was given, with its shell.
+		if raw := scriptKey(strings.TrimSpace(r.Command)); j.byKey[raw] == nil {
+			j.byKey[raw] = g
+		}
+	}
+	// Longest first: of two commands that a script holds, the longer one is meant.
+	slices.SortStableFunc(j.groups, func(a, b *group) int { return len(b.text) - len(a.text) })
+}
+
+// quotedForms are the ways in which a wrapper's script may hold a command.
+func quotedForms(s string) []string {
+	forms := []string{s}
+	for _, f := range []string{
+		strings.ReplaceAll(s, "'", `'\''`),
+		strings.ReplaceAll(s, "'", `'"'"'`),
+		strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(s),
+	} {
+		if !slices.Contains(forms, f) {
+			forms = append(forms, f)
+		}
+	}
+	return forms
+}
+
+// candidates walks down from the roots.
+func (j *Joiner) candidates(roots []*proc) {
+	type visit struct {
+		p    *proc
+		root bool
+	}
+	var stack []visit
+	for _, r := range slices.Backward(roots) {
+		stack = append(stack, visit{r, true})
+	}
+	for len(stack) > 0 {
+		v := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		p := v.p
+		p.nested = p.up != nil && !v.root && (p.up.nested || p.up.candidate != nil)
+		if c := j.candidate(p, !v.root && !p.nested); c != nil {
+			p.candidate = c
+			if p.nested {
+				if !sameGroupAbove(p.up, c.group) {
+					c.group.nested = append(c.group.nested, c)
+				}
+			} else {
+				c.group.candidates = append(c.group.candidates, c)
+			}
+		}
+		for _, child := range slices.Backward(p.children) {
+			stack = append(stack, visit{child, false})
+		}
+	}
+	for _, g := range j.groups {
+		slices.SortStableFunc(g.candidates, func(a, b *candidate) int { return compare(a.boot, b.boot) })
+		slices.SortStableFunc(g.nested, func(a, b *candidate) int { return compare(a.boot, b.boot) })
+	}
+}
+
+// sameGroupAbove tells whether an ancestor is a candidate of the group: "make" that runs "make" is one call.
+func sameGroupAbove(p *proc, g *group) bool {
+	for ; p != nil; p = p.up {
+		if p.candidate != nil && p.candidate.group == g {
+			return true
+		}
+		if !p.nested && p.candidate == nil {
+			return false
+		}
+	}
+	return false
+}
+
+// candidate finds the group whose command a process ran. holds allows scripts that only hold the command.
+func (j *Joiner) candidate(p *proc, holds bool) *candidate {
+	var best *candidate
+	better := func(c candidate) {
+		if best == nil || c.strength > best.strength {
+			best = &c
+		}
+	}
+	for i := range p.execs {
+		x := &p.execs[i]
+		if x.shell {
+			s := strings.TrimSpace(x.script)
+			for _, key := range []string{s, command(s)} {
+				if g := j.byKey[scriptKey(key)]; g != nil {
+					better(candidate{proc: p, group: g, boot: x.boot, strength: exactScript, how: "the shell's script is the command"})
+				}
+			}
+		}
+		if len(x.argv) > 0 {
+			for _, name := range []string{x.argv[0], path.Base(x.argv[0])} {
+				if g := j.byKey[argvKey(append([]string{name}, x.argv[1:]...))]; g != nil {
+					better(candidate{proc: p, group: g, boot: x.boot, strength: exactArgv, how: "the argv is the command"})
+				}
+			}
+		}
+	}
+	if best != nil || !holds {
+		return best
+	}
+	for i := range p.execs {
+		if x := &p.execs[i]; x.shell {
+			if g := j.held(x.script); g != nil {
+				strength := heldScript
+				if len(g.text) < shortCommand {
+					strength = heldShort
+				}
+				better(candidate{proc: p, group: g, boot: x.boot, strength: strength, how: "the shell's script holds the command"})
+			}
+		}
+	}
+	return best
+}
+
+// held returns the group with the longest command that stands in a script.
+func (j *Joiner) held(script string) *group {
+	for _, g := range j.groups { // longest first
+		if len(g.text) > len(script) {
+			continue
+		}
+		for _, f := range g.forms {
+			if standsIn(script, f) {
+				return g
+			}
+		}
+	}
+	return nil
+}
+
+// standsIn tells whether text is a part of script that doesn't begin or end within a word.
+func standsIn(script, text string) bool {
+	if text == "" {
+		return false
+	}
+	for from := 0; ; {
+		i := strings.Index(script[from:], text)
+		if i < 0 {
+			return false
+		}
+		i += from
+		end := i + len(text)
+		if (i == 0 || !inWord(script[i-1]) || !inWord(text[0])) && (end == len(script) || !inWord(script[end]) || !inWord(text[len(text)-1])) {
+			return true
+		}
+		from = i + 1
+	}
+}
+
+func inWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '/' || c == '.' || c >= 0x80
+}
+
+// prune drops scripts that only hold the command where enough processes are the command.
+func (g *group) prune() {
+	exact := 0
+	for _, c := range g.candidates {
+		if c.strength >= exactArgv {
+			exact++
+		}
+	}
+	if exact >= len(g.rows) {
+		g.candidates = slices.DeleteFunc(g.candidates, func(c *candidate) bool { return c.strength < exactArgv })
+	}
+}
+
+// match matches the group's rows with its candidates, in order.
+func (g *group) match(windows []window) {
+	g.prune()
+	for _, pair := range align(g.rows, g.candidates, windows) {
+		row, c := pair.row, pair.c
+		c.taken = true
+		confidence, why := c.strength, c.how
+		w := windows[row]
+		switch {
+		case w.timed && !w.holds(c.boot):
+			confidence *= factorLate
+			why += "; the process started outside the row's time"
+		case len(g.rows) > 1 && w.timed:
+			confidence *= factorRepeated
+			why += fmt.Sprintf("; claimed %d times, told apart by order and time", len(g.rows))
+		case len(g.rows) > 1:
+			confidence *= factorOrder
+			why += fmt.Sprintf("; claimed %d times, told apart by order", len(g.rows))
+		}
+		if len(g.candidates) > len(g.rows) {
+			confidence *= factorSpare
+			why += fmt.Sprintf("; %d processes have it, %d rows claim it", len(g.candidates), len(g.rows))
+		}
+		g.matches = append(g.matches, match{row: row, proc: c.proc, confidence: confidence, why: why})
+	}
+}
+
+// matchNested gives rows that are still without a process one that runs below another row's.
+func (g *group) matchNested(windows []window) {
+	if len(g.nested) == 0 || len(g.matches) == len(g.rows) {
+		return
+	}
+	matched := map[int]bool{}
+	for _, m := range g.matches {
+		matched[m.row] = true
+	}
+	var left []int
+	for _, r := range g.rows {
+		if !matched[r] && windows[r].timed {
+			left = append(left, r)
+		}
+	}
+	var free []*candidate
+	for _, c := range g.nested {
+		if !c.taken {
+			free = append(free, c)
+		}
+	}
+	for _, pair := range align(left, free, windows) {
+		if !windows[pair.row].holds(pair.c.boot) {
+			continue
+		}
+		pair.c.taken = true
+		g.matches = append(g.matches, match{row: pair.row, proc: pair.c.proc, confidence: pair.c.strength * factorNested,
+			why: pair.c.how + "; it runs below the process of another row"})
+	}
+}
+
+type pair struct {
+	row int
+	c   *candidate
+}
+
+// align matches rows and candidates, both in order, so that as many as possible are matched and the sum of the
+// distances in time is least. Timed rows don't take a process that is too far away.
+func align(rows []int, cs []*candidate, windows []window) []pair {
+	n, m := len(rows), len(cs)
+	if n == 0 || m == 0 {
+		return nil
+	}
+	if n*m > 4_000_000 { // equal commands by the thousand: in order, each with the next process in its window
+		return alignGreedy(rows, cs, windows)
+	}
+	// cost[i][k]: least cost of the first i rows with the first k candidates.
+	cost := make([]float64, (n+1)*(m+1))
+	at := func(i, k int) *float64 { return &cost[i*(m+1)+k] }
+	for i := 1; i <= n; i++ {
+		*at(i, 0) = float64(i) * tooFar
+		for k := 1; k <= m; k++ {
+			best := min(*at(i-1, k)+tooFar, *at(i, k-1))
+			*at(i, k) = min(best, *at(i-1, k-1)+distance(windows[rows[i-1]], cs[k-1].boot))
+		}
+	}
+	var out []pair
+	for i, k := n, m; i > 0 && k > 0; {
+		c := *at(i, k)
+		switch {
+		case c == *at(i-1, k-1)+distance(windows[rows[i-1]], cs[k-1].boot) && distance(windows[rows[i-1]], cs[k-1].boot) < tooFar:
+			i, k = i-1, k-1
+			out = append(out, pair{rows[i], cs[k]})
+		case c == *at(i, k-1):
+			k--
+		default:
+			i--
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+func alignGreedy(rows []int, cs []*candidate, windows []window) []pair {
+	var out []pair
+	k := 0
+	for _, r := range rows {
+		for k < len(cs) && windows[r].timed && cs[k].boot < windows[r].from {
+			k++
+		}
+		if k == len(cs) {
+			break
+		}
+		if w := windows[r]; w.timed && !w.holds(cs[k].boot) {
+			continue
+		}
+		out = append(out, pair{r, cs[k]})
+		k++
+	}
+	return out
+}
+
+// distance is how far a process's start lies from its row, in nanoseconds. Outside the window it counts ten times.
+func distance(w window, boot uint64) float64 {
+	if !w.timed {
+		return 0
+	}
+	d := float64(boot) - float64(w.arrived)
+	if d < 0 {
+		d = -d
+	}
+	switch {
+	case boot < w.from:
+		return 10 * float64(w.from-boot)
+	case boot > w.to:
+		return 10 * float64(boot-w.to)
+	case w.ended != ^uint64(0) && boot >= w.arrived && boot <= w.ended:
+		return d * 1e-6 // between the two lines: as good as can be
+	}
+	return d * 1e-3
+}
