@@ -30,6 +30,9 @@ func readIgnore(root string, spec BuildSpec) (patterns []string, name string, er
 		if err != nil {
 			return nil, "", fmt.Errorf("reading %s: %w", name, err)
 		}
+		if len(patterns) > maxIgnore {
+			return nil, "", fmt.Errorf("%s: %d patterns: at most %d are read", name, len(patterns), maxIgnore)
+		}
 		if _, err := patternmatcher.New(patterns); err != nil {
 			return nil, "", fmt.Errorf("%s: %w", name, err)
 		}
@@ -265,6 +268,11 @@ func (b *builder) oneSource(a copyArgs, rel, to string, isDir bool) (Copy, bool)
 	})
 	if err != nil {
 		b.fail(a.line, "%s: %v", a.verb, err)
+		return Copy{}, false
+	}
+	if b.entries += c.Files; b.entries > maxEntries {
+		b.fail(a.line, "%s: the Dockerfile copies more than %d files", a.verb, maxEntries)
+		b.stop = true
 		return Copy{}, false
 	}
 	return c, true

@@ -22,6 +22,14 @@ import (
 // A Dockerfile is read with BuildKit's parser, but nothing is built: FROM is answered by the kind's base, COPY, ADD of
 // local files, ENV, ARG, WORKDIR, USER and SHELL are honoured, and RUN becomes a step of the setup phase.
 
+// Bounds on a Dockerfile. Every RUN step carries its whole environment, so their product must stay small.
+const (
+	maxInstructions = 2000
+	maxEnvVars      = 500
+	maxEnvBytes     = 64 << 10 // names and values together
+	maxIgnore       = 1000     // patterns in .dockerignore
+)
+
 // build is what a Dockerfile comes to.
 type build struct {
 	steps      []PlanStep
@@ -54,7 +62,8 @@ type builder struct {
 	shell   []string
 	workdir string // "" is "/"
 	known   map[string]bool
-	count   int
+	entries int  // files that are copied
+	stop    bool // a bound is passed: no use going on
 }
 
 // readBuild reads a Dockerfile below root, the task's directory.
@@ -99,6 +108,9 @@ func parseDockerfile(data []byte, file string) (p parsed, probs Problems) {
 		return p, Problems{dockerProblem(file, err, 0)}
 	}
 	p.escape = res.EscapeToken
+	if n := len(res.AST.Children); n > maxInstructions {
+		return p, Problems{{File: file, Msg: fmt.Sprintf("%d instructions: at most %d are read", n, maxInstructions)}}
+	}
 	for _, n := range res.AST.Children {
 		cmd, err := instructions.ParseInstruction(n)
 		if err != nil {
@@ -270,7 +282,7 @@ func (b *builder) expand(word string) (string, error) {
 
 func (b *builder) instruction(cmd instructions.Command) {
 	line := cmd.Location()[0].Start.Line
-	if b.count++; b.count > maxNodes {
+	if b.stop {
 		return
 	}
 	code := fmt.Sprint(cmd)
@@ -341,6 +353,22 @@ func (b *builder) setEnv(name, value string, line int) {
 		return
 	}
 	b.out.env = overlayEnv(b.out.env, EnvVar{Name: name, Value: value})
+	b.boundEnv("ENV", line)
+}
+
+// boundEnv refuses variables that no program could be started with.
+func (b *builder) boundEnv(verb string, line int) {
+	n, bytes := len(b.out.env)+len(b.args), 0
+	for _, v := range b.out.env {
+		bytes += len(v.Name) + len(v.Value)
+	}
+	for k, v := range b.args {
+		bytes += len(k) + len(v)
+	}
+	if n > maxEnvVars || bytes > maxEnvBytes {
+		b.fail(line, "%s: more than %d variables or %d bytes of them", verb, maxEnvVars, maxEnvBytes)
+		b.stop = true
+	}
 }
 
 func (b *builder) arg(c *instructions.ArgCommand, line int, global bool) {
@@ -365,6 +393,7 @@ func (b *builder) arg(c *instructions.ArgCommand, line int, global bool) {
 		if global {
 			b.global[a.Key] = val
 		}
+		b.boundEnv("ARG", line)
 	}
 }
 

@@ -206,13 +206,16 @@ func merge(base, over *node) *node {
 	}
 	out := &node{kind: mapNode, src: over.src, line: over.line, col: over.col}
 	out.entries = append(out.entries, base.entries...)
+	index := make(map[string]int, len(base.entries))
+	for i, e := range base.entries {
+		index[e.key] = i
+	}
 	for _, e := range over.entries {
 		key, appends := strings.CutPrefix(e.key, "+")
-		i := 0
-		for i < len(out.entries) && out.entries[i].key != key {
-			i++
-		}
-		if i == len(out.entries) {
+		i, ok := index[key]
+		if !ok {
+			i = len(out.entries)
+			index[key] = i
 			out.entries = append(out.entries, entry{key: key, line: e.line, col: e.col, val: &node{src: e.val.src, line: e.line, col: e.col}})
 		}
 		at := &out.entries[i]

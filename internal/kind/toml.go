@@ -14,11 +14,8 @@ import (
 
 // parseTOML reads a document into nodes. A value inside an inline table or a list has the place of its key.
 func parseTOML(data []byte, src *source) (n *node, probs Problems) {
-	if len(data) > maxFile {
-		return nil, Problems{{File: src.name, Msg: fmt.Sprintf("the file has %d bytes: at most %d are read", len(data), maxFile)}}
-	}
-	if line, deep := tooDeep(data); deep {
-		return nil, Problems{{File: src.name, Line: line, Msg: fmt.Sprintf("nested deeper than %d levels", maxDepth)}}
+	if probs := tooLarge(data, src); probs != nil {
+		return nil, probs
 	}
 	defer func() {
 		if r := recover(); r != nil { // a parser that isn't ours, on a stranger's bytes
@@ -55,6 +52,9 @@ func tomlPlaces(data []byte) map[string][2]int {
 	p.Reset(data)
 	note := func(at []string, it unstable.Iterator) []string {
 		for it.Next() {
+			if len(at) > maxDepth {
+				break // build refuses it
+			}
 			k := it.Node()
 			at = append(at, string(k.Data))
 			key := strings.Join(at, pathSep)

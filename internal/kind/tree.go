@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 // Bounds on what is read.
 const (
 	maxFile  = 1 << 20 // bytes of a kind, task or Dockerfile
+	maxLines = 10_000  // of YAML and TOML: the parsers' time grows with the square of the lines
 	maxNodes = 100_000 // values in a file once its aliases are followed
 	maxDepth = 64      // of nesting
 )
@@ -94,11 +96,8 @@ func quote(s string) string {
 
 // parseYAML reads one document. The result is nil where the document is empty.
 func parseYAML(data []byte, src *source) (n *node, probs Problems) {
-	if len(data) > maxFile {
-		return nil, Problems{{File: src.name, Msg: fmt.Sprintf("the file has %d bytes: at most %d are read", len(data), maxFile)}}
-	}
-	if line, ok := tooDeep(data); ok {
-		return nil, Problems{{File: src.name, Line: line, Msg: fmt.Sprintf("nested deeper than %d levels", maxDepth)}}
+	if probs := tooLarge(data, src); probs != nil {
+		return nil, probs
 	}
 	defer func() {
 		// The YAML parser has paniced on hostile input before. Its state is local to this call.
@@ -128,11 +127,25 @@ func parseYAML(data []byte, src *source) (n *node, probs Problems) {
 	return n, b.probs
 }
 
+// tooLarge refuses what the parsers, which aren't ours, would take too long or too much stack for.
+func tooLarge(data []byte, src *source) Problems {
+	if len(data) > maxFile {
+		return Problems{{File: src.name, Msg: fmt.Sprintf("the file has %d bytes: at most %d are read", len(data), maxFile)}}
+	}
+	if n := bytes.Count(data, []byte("\n")) + bytes.Count(data, []byte("\r")); n > maxLines {
+		return Problems{{File: src.name, Msg: fmt.Sprintf("the file has %d lines: at most %d are read", n, maxLines)}}
+	}
+	if line, ok := tooDeep(data); ok {
+		return Problems{{File: src.name, Line: line, Msg: fmt.Sprintf("nested deeper than %d levels", maxDepth)}}
+	}
+	return nil
+}
+
 // tooDeep guards the parser's recursion: brackets and indentation are the only ways to nest.
 func tooDeep(data []byte) (line int, deep bool) {
 	line = 1
 	depth, indent, atStart, dashes := 0, 0, true, 0
-	for _, c := range data {
+	for i, c := range data {
 		switch c {
 		case '\n':
 			line++
@@ -148,7 +161,7 @@ func tooDeep(data []byte) (line int, deep bool) {
 				indent++
 			}
 		case '-', '?', ':':
-			if atStart {
+			if atStart && i+1 < len(data) && (data[i+1] == ' ' || data[i+1] == '\n') {
 				dashes++
 			}
 		default:
@@ -229,13 +242,14 @@ func (b *treeBuilder) build(a ast.Node, depth int) *node {
 		if len(v.Values) > 0 && !v.IsFlowStyle {
 			n.line, n.col = place(v.Values[0].Key.GetToken())
 		}
+		lines := make(map[string]int, len(v.Values))
 		for _, mv := range v.Values {
-			b.addEntry(n, mv, depth)
+			b.addEntry(n, mv, depth, lines)
 		}
 	case *ast.MappingValueNode:
 		n.kind = mapNode
 		n.line, n.col = place(v.Key.GetToken())
-		b.addEntry(n, v, depth)
+		b.addEntry(n, v, depth, map[string]int{})
 	case *ast.AnchorNode:
 		if name := v.Name.GetToken().Value; v.Value != nil {
 			b.anchors[name] = v.Value
@@ -265,7 +279,8 @@ func (b *treeBuilder) alias(v *ast.AliasNode, depth int) *node {
 	return b.build(target, depth+1)
 }
 
-func (b *treeBuilder) addEntry(n *node, mv *ast.MappingValueNode, depth int) {
+// addEntry adds a key and its value to a map; lines are those of the keys before it.
+func (b *treeBuilder) addEntry(n *node, mv *ast.MappingValueNode, depth int, lines map[string]int) {
 	if mv.Key.IsMergeKey() {
 		b.fail(mv.Key, "merge keys (<<) aren't supported: use extends, or repeat the keys")
 		return
@@ -281,12 +296,11 @@ func (b *treeBuilder) addEntry(n *node, mv *ast.MappingValueNode, depth int) {
 		return
 	}
 	l, c := place(mv.Key.GetToken())
-	for _, e := range n.entries {
-		if e.key == key {
-			b.fail(mv.Key, "key %s is given twice, first on line %d", key, e.line)
-			return
-		}
+	if first, ok := lines[key]; ok {
+		b.fail(mv.Key, "key %s is given twice, first on line %d", key, first)
+		return
 	}
+	lines[key] = l
 	val := &node{src: b.src, line: l, col: c}
 	if mv.Value != nil {
 		val = b.build(mv.Value, depth+1)
