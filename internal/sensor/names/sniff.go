@@ -16,6 +16,8 @@ type sniffer struct {
 
 	phase phase
 	buf   []byte
+	hello helloReader
+	seen  int // bytes of buf that hold no end of a request head
 	body  bodySkipper
 	depth int // of protocols inside proxies
 }
@@ -78,7 +80,7 @@ func (s *sniffer) step() bool {
 	case phaseStart:
 		return s.start()
 	case phaseTLS:
-		h, err := parseHello(s.buf)
+		h, err := s.hello.read(s.buf)
 		switch {
 		case err == nil:
 			s.found(&finding{hello: &h})
@@ -159,6 +161,9 @@ func (s *sniffer) start() bool {
 }
 
 func (s *sniffer) http() bool {
+	if !s.headEnded() {
+		return false
+	}
 	h, n, err := parseHead(s.buf)
 	if err == errIncomplete {
 		return false
@@ -186,13 +191,26 @@ func (s *sniffer) http() bool {
 	return true
 }
 
+// headEnded tells whether a whole request head is there, or so much that it can't be one. It looks at each byte
+// once, so that a client which sends single bytes costs no more than others.
+func (s *sniffer) headEnded() bool {
+	from := max(0, s.seen-2)
+	tail := s.buf[from:]
+	if bytes.Contains(tail, []byte("\n\n")) || bytes.Contains(tail, []byte("\n\r\n")) || len(s.buf) > maxHead {
+		s.seen = 0
+		return true
+	}
+	s.seen = len(s.buf)
+	return false
+}
+
 // enter begins anew for the stream inside a proxy's.
 func (s *sniffer) enter() {
 	if s.depth++; s.depth > maxDepth {
 		s.finish()
 		return
 	}
-	s.phase = phaseStart
+	s.phase, s.hello = phaseStart, helloReader{}
 }
 
 func (s *sniffer) name(proto string) {
@@ -221,7 +239,7 @@ func hasPrefixPartly(b []byte, prefix string) bool {
 
 // isGit tells a request of the git protocol: a pkt-line with a git command.
 func isGit(b []byte) bool {
-	return len(b) > 12 && string(b[4:8]) == "git-"
+	return len(b) >= 12 && string(b[4:8]) == "git-"
 }
 
 // word makes a value fit for an event's Detail, where words are separated by spaces: spaces and control

@@ -20,11 +20,14 @@ func (c *conn) standIn() {
 	c.upstream = "stand-in"
 	k := &work{c: c, scheme: "http", standIn: true}
 	c.peek(firstWait, true)
+	for depth := 0; depth < maxDepth && c.standInConnect(); depth++ {
+		c.peek(firstWait, true)
+	}
 	plain, _ := looksHTTP(c.pre)
 	switch {
 	case len(c.pre) > 0 && c.pre[0] == 22:
 		c.open(k)
-	case len(c.pre) > 0 && (plain && !hasPrefixPartly(c.pre, "CONNECT ")):
+	case len(c.pre) > 0 && plain:
 		c.sniff.name("http")
 		s := c.stream()
 		c.p.web.serve(&webConn{s, k}, s)
@@ -33,6 +36,38 @@ func (c *conn) standIn() {
 		s := c.stream()
 		defer s.Close()
 		c.standInRaw(s, "tcp")
+	}
+}
+
+// standInConnect plays an HTTP proxy that lets a client through to wherever it wants, which is here again. It
+// returns false if that is not what the client asks for.
+func (c *conn) standInConnect() bool {
+	if len(c.pre) == 0 || !hasPrefixPartly(c.pre, "CONNECT ") {
+		return false
+	}
+	buf := make([]byte, 4096)
+	if c.raw.SetReadDeadline(time.Now().Add(helloWait)) != nil {
+		return false
+	}
+	for {
+		h, n, err := parseHead(c.pre)
+		if err == nil {
+			c.sniff.name("http")
+			c.found(&finding{head: &h})
+			c.pre = c.pre[n:]
+			c.up.Add(uint64(n))
+			sent, err := io.WriteString(c.raw, "HTTP/1.1 200 Connection established\r\n\r\n")
+			c.down.Add(uint64(sent))
+			return err == nil && c.raw.SetReadDeadline(time.Time{}) == nil
+		}
+		if err != errIncomplete {
+			return false
+		}
+		got, err := c.raw.Read(buf)
+		c.pre = append(c.pre, buf[:got]...)
+		if err != nil {
+			return false
+		}
 	}
 }
 
@@ -51,7 +86,7 @@ func (c *conn) standInRaw(client net.Conn, proto string) {
 		if c.dst.Port() == 22 {
 			_, err = io.WriteString(tap, "SSH-2.0-OpenSSH_9.2\r\n")
 		}
-		if first, _ := r.Peek(12); isGit(append(first, 0)) {
+		if first, _ := r.Peek(12); isGit(first) {
 			proto = "git"
 			err = standInGit(tap, r)
 		}
