@@ -9,7 +9,7 @@ import (
 
 // getter is a field or transformer ready to be asked. Exactly one of the functions is set.
 type getter struct {
-	typ   string // string, int, bool, sign, ip, net, type, list, names
+	typ   string // string, int, bool, sign, ip, net, type, kind, list, names
 	name  string // for messages
 	str   strGetter
 	int   intGetter
@@ -20,7 +20,7 @@ type getter struct {
 }
 
 func (g *getter) text() bool {
-	return g.typ == "string" || g.typ == "list" || g.typ == "names" || g.typ == "type"
+	return g.typ == "string" || g.typ == "list" || g.typ == "names" || g.typ == "type" || g.typ == "kind"
 }
 
 func (g *getter) exists() pred {

@@ -279,8 +279,11 @@ func (c *compiler) check(k *checkExpr, positive bool) compiled {
 		p, ok = c.compareTerms(k, left, positive)
 	default:
 		vals := c.values(k)
-		if left.typ == "type" {
+		switch left.typ {
+		case "type":
 			return c.checkType(k, vals, left)
+		case "kind":
+			return c.checkKind(k, vals)
 		}
 		p, ok = c.compareValues(k, left, vals)
 	}
@@ -352,4 +355,25 @@ func (f *linuxFacts) otherTypes(set []bool) typeSet {
 		}
 	}
 	return out
+}
+
+// checkKind compiles body.type = …, which says exactly which event types are meant.
+func (c *compiler) checkKind(k *checkExpr, vals []value) compiled {
+	if k.mod != "" || !contains([]string{"=", "!=", "in", "intersects"}, k.op) {
+		c.errorf(k.opOff, "body.type wants =, != or in")
+		return compiled{ok: never, may: allTypes, mayNot: allTypes, checks: 1}
+	}
+	var set typeSet
+	for _, v := range vals {
+		t, ok := bodycam.ParseType(v.s)
+		if !ok {
+			c.hint(v.off, nearest(v.s, bodycam.Types()), "there is no event type %q", v.s)
+			continue
+		}
+		set |= 1 << t
+	}
+	if k.op == "!=" {
+		set = ^set
+	}
+	return compiled{func(m *machine) bool { return set.has(m.ev.Type) }, set, ^set, 1}
 }

@@ -74,6 +74,8 @@ type Process struct {
 	Exited  bool
 
 	root                   *Process
+	uid, uidBefore         uint32 // of the newest event and of the one before
+	events                 uint64
 	alive                  int    // of a root: living processes of its tree, itself included
 	args, cmdline, exeline string // made when first asked for
 	made                   bool

@@ -16,7 +16,7 @@ var fieldsTSV string
 // Field describes a field of the language, as `bodycam rules fields` prints it.
 type Field struct {
 	Name     string
-	Type     string // string, int, bool, ip, net, type, sign, list, names, path, path2, dir, base
+	Type     string // string, int, bool, ip, net, type, kind, sign, list, names, path, path2, dir, base
 	Arg      string // "", "index", "index?", "key", "key?"
 	Supplied bool   // our events can supply it; where not, a rule whose condition needs it is unsupported
 	Const    bool   // the same for all events of a run

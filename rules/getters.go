@@ -229,6 +229,7 @@ var intGetters = map[string]intGetter{
 	},
 	"proc.tree_size":    func(m *machine) (int64, bool) { return yes(int64(m.proc.Root().alive)) },
 	"user.uid":          func(m *machine) (int64, bool) { return yes(int64(m.ev.UID)) },
+	"proc.uid_before":   func(m *machine) (int64, bool) { return int64(m.proc.uidBefore), m.proc.events > 1 },
 	"group.gid":         func(m *machine) (int64, bool) { return yes(int64(m.ev.GID)) },
 	"fd.is_server":      func(m *machine) (int64, bool) { return truth(m.isServer()) },
 	"fd.connected":      func(m *machine) (int64, bool) { return truth(connected(m.ev)) },
@@ -552,7 +553,8 @@ func hostLocal(m *machine) (int64, bool) {
 		return truth(e.Host == "")
 	}
 	a = a.Unmap()
-	return truth(a.IsLoopback() || a.IsUnspecified())
+	own := e.Type != bodycam.TypeAccept && a == e.Local.Addr().Unmap() // the sandbox's own address
+	return truth(a.IsLoopback() || a.IsUnspecified() || own)
 }
 
 func rowText(f func(*bodycam.Row) string) strGetter {

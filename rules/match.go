@@ -283,7 +283,8 @@ func extendedGlob(p string, fold bool) (matcher, error) {
 }
 
 // pathTree answers pmatch: is one of the paths the string, or a directory above it? Parts with wildcards are kept
-// apart from plain ones; a wildcard never crosses "/".
+// apart from plain ones; a wildcard never crosses "/", but a part "**" stands for any number of parts (Falco has no
+// such thing).
 type pathTree struct {
 	leaf  bool
 	names map[string]*pathTree
@@ -337,6 +338,20 @@ func (t *pathTree) globBranch(part string) *pathTree {
 	return next
 }
 
+// below is match for any number of parts left out ("**").
+func (t *pathTree) below(p string) bool {
+	for {
+		if t.match(p) {
+			return true
+		}
+		i := strings.IndexByte(p, '/')
+		if i < 0 {
+			return false
+		}
+		p = p[i+1:]
+	}
+}
+
 func (t *pathTree) match(p string) bool {
 	for {
 		if t.leaf {
@@ -353,6 +368,12 @@ func (t *pathTree) match(p string) bool {
 			part, rest = p[:i], p[i:]
 		}
 		for _, g := range t.globs {
+			if g.pattern == "**" {
+				if g.next.below(p) {
+					return true
+				}
+				continue
+			}
 			if glob(g.pattern, part, false) && g.next.match(rest) {
 				return true
 			}

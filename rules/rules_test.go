@@ -134,6 +134,7 @@ func TestConditions(t *testing.T) {
 		{"open", "fd.name glob '/root/.ssh/id_@(rsa|dsa)' and not fd.name glob '/root/.ssh/id_+(dsa)'", true},
 		{"open", "fd.name regex '/root/\\\\.ssh/id_(rsa|dsa)' and not fd.name regex 'root'", true},
 		{"open", "fd.name pmatch (/etc, /root/*/id_rsa) and not fd.name pmatch (/roo, /root/.ssh/id)", true},
+		{"open", "fd.name pmatch (/root/**/id_rsa) and fd.name pmatch (/**/.ssh) and not fd.name pmatch (/**/.aws, /etc/**)", true},
 		{"open", "fd.name in (/a, /b, /c, /d, /root/.ssh/id_rsa) and not fd.name in ()", true},
 		{"open", "proc.duration > 1 and proc.duration <= 5000000000 and user.uid < 0x10 and body.ino >= 42", true},
 		{"open", "fd.name startswith oneof (/root, /etc) and fd.name contains allof (root, ssh) and fd.name = anyof (/a, /root/.ssh/id_rsa)", true},
@@ -165,6 +166,7 @@ func TestConditions(t *testing.T) {
 		{"open", "body.access in (read, write) and not body.access in (write)", true},
 		{"failed", "body.marks intersects (unverified, raced) and body.errno = 13", true},
 		{"connect", "host.source = dns and host.named=true and host.local=false and host.name glob *.example", true},
+		{"open", "body.type in (open, exec) and body.type != exec and proc.uid_before = 0", true},
 		{"open", "proc.tree intersects (/usr/bin/node) and proc.is_harness=false and proc.exepath=/usr/bin/curl", true},
 		{"exec", "proc.script = /workspace/x.py", true},
 		{"open", "row.known = true or row.index exists or explained.cleared = true", false},
@@ -489,7 +491,7 @@ func TestFieldTypes(t *testing.T) {
 
 // valueless fields need what the event of TestFieldTypes and its context don't have.
 var valueless = map[string]bool{"row.index": true, "row.tool": true, "row.kind": true, "row.command": true, "row.args": true,
-	"row.text": true, "explained.by": true, "sequence.resource": true, "sequence.event": true, "proc.script": true, "proc.exe_writer": true, "body.file_writer": true, "body.unix_addr": true}
+	"row.text": true, "explained.by": true, "sequence.resource": true, "sequence.event": true, "proc.script": true, "proc.exe_writer": true, "body.file_writer": true, "proc.uid_before": true, "body.unix_addr": true}
 
 func TestTable(t *testing.T) {
 	tb := family()

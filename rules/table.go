@@ -102,6 +102,8 @@ func (t *Table) Fold(e *bodycam.Event) {
 	if e.CWD != "" {
 		p.CWD = e.CWD
 	}
+	p.events++
+	p.uidBefore, p.uid = p.uid, e.UID
 	switch e.Type {
 	case bodycam.TypeFork:
 		t.fork(e, p)
