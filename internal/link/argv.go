@@ -26,6 +26,7 @@ type candidate struct {
 	boot     uint64
 	strength float64
 	how      string
+	above    *candidate // of the nearest ancestor that is one
 	taken    bool
 }
 
@@ -116,32 +117,27 @@ func quotedForms(s string) []string {
 }
 
 // candidates walks down from the roots.
-func (j *Joiner) candidates(roots []*proc) {
-	type visit struct {
-		p    *proc
-		root bool
-	}
-	var stack []visit
-	for _, r := range slices.Backward(roots) {
-		stack = append(stack, visit{r, true})
-	}
-	for len(stack) > 0 {
-		v := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		p := v.p
-		p.nested = p.up != nil && !v.root && (p.up.nested || p.up.candidate != nil)
-		if c := j.candidate(p, !v.root && !p.nested); c != nil {
-			p.candidate = c
-			if p.nested {
-				if !sameGroupAbove(p.up, c.group) {
-					c.group.nested = append(c.group.nested, c)
-				}
-			} else {
-				c.group.candidates = append(c.group.candidates, c)
+func (j *Joiner) candidates() {
+	budget := heldBudget
+	for _, p := range j.tree.preorder {
+		if !p.inScope {
+			continue
+		}
+		if p.up != nil && !p.root {
+			if p.above = p.up.candidate; p.above == nil {
+				p.above = p.up.above
 			}
 		}
-		for _, child := range slices.Backward(p.children) {
-			stack = append(stack, visit{child, false})
+		c := j.candidate(p, p.above == nil && !p.root, &budget)
+		if c == nil {
+			continue
+		}
+		p.candidate, c.above = c, p.above
+		switch {
+		case p.above == nil:
+			c.group.candidates = append(c.group.candidates, c)
+		case !c.sameAbove():
+			c.group.nested = append(c.group.nested, c)
 		}
 	}
 	for _, g := range j.groups {
@@ -150,21 +146,19 @@ func (j *Joiner) candidates(roots []*proc) {
 	}
 }
 
-// sameGroupAbove tells whether an ancestor is a candidate of the group: "make" that runs "make" is one call.
-func sameGroupAbove(p *proc, g *group) bool {
-	for ; p != nil; p = p.up {
-		if p.candidate != nil && p.candidate.group == g {
+// sameAbove tells whether a candidate further up has the same command: "make" that runs "make" is one call. It looks
+// a bounded way up.
+func (c *candidate) sameAbove() bool {
+	for a, n := c.above, 0; a != nil && n < 64; a, n = a.above, n+1 {
+		if a.group == c.group {
 			return true
-		}
-		if !p.nested && p.candidate == nil {
-			return false
 		}
 	}
 	return false
 }
 
 // candidate finds the group whose command a process ran. holds allows scripts that only hold the command.
-func (j *Joiner) candidate(p *proc, holds bool) *candidate {
+func (j *Joiner) candidate(p *proc, holds bool, budget *int) *candidate {
 	var best *candidate
 	better := func(c candidate) {
 		if best == nil || c.strength > best.strength {
@@ -194,7 +188,7 @@ func (j *Joiner) candidate(p *proc, holds bool) *candidate {
 	}
 	for i := range p.execs {
 		if x := &p.execs[i]; x.shell {
-			if g := j.held(x.script); g != nil {
+			if g := j.held(x.script, budget); g != nil {
 				strength := heldScript
 				if len(g.text) < shortCommand {
 					strength = heldShort
@@ -206,9 +200,16 @@ func (j *Joiner) candidate(p *proc, holds bool) *candidate {
 	return best
 }
 
+// heldBudget bounds how many bytes of scripts are searched for commands. A harness that starts shells by the hundred
+// thousand, each to be searched for every row's command, has less of them recognised.
+const heldBudget = 1 << 30
+
 // held returns the group with the longest command that stands in a script.
-func (j *Joiner) held(script string) *group {
+func (j *Joiner) held(script string, budget *int) *group {
 	for _, g := range j.groups { // longest first
+		if *budget -= len(script); *budget < 0 {
+			return nil
+		}
 		if len(g.text) > len(script) {
 			continue
 		}
@@ -289,10 +290,7 @@ func (g *group) matchNested(windows []window) {
 	if len(g.nested) == 0 || len(g.matches) == len(g.rows) {
 		return
 	}
-	matched := map[int]bool{}
-	for _, m := range g.matches {
-		matched[m.row] = true
-	}
+	matched := g.matched()
 	var left []int
 	for _, r := range g.rows {
 		if !matched[r] && windows[r].timed {
@@ -313,6 +311,15 @@ func (g *group) matchNested(windows []window) {
 		g.matches = append(g.matches, match{row: pair.row, proc: pair.c.proc, confidence: pair.c.strength * factorNested,
 			why: pair.c.how + "; it runs below the process of another row"})
 	}
+}
+
+// matched is the set of rows that have a process.
+func (g *group) matched() map[int]bool {
+	out := make(map[int]bool, len(g.matches))
+	for _, m := range g.matches {
+		out[m.row] = true
+	}
+	return out
 }
 
 type pair struct {

@@ -140,7 +140,7 @@ func (j *Joiner) Result() *Result {
 	res := &Result{}
 	roots := j.tree.link(j.harness)
 	windows := j.windows()
-	j.candidates(roots)
+	j.candidates()
 	for _, g := range j.groups {
 		g.match(windows)
 	}
@@ -151,10 +151,11 @@ func (j *Joiner) Result() *Result {
 		for _, m := range g.matches {
 			m.proc.take(claim{row: m.row, method: bodycam.LinkArgv, confidence: m.confidence})
 			res.Links = append(res.Links, bodycam.Link{Row: m.row, Root: m.proc.id, Method: bodycam.LinkArgv,
-				Confidence: m.confidence, From: m.proc.from, To: m.proc.lastBelow(), Why: m.why})
+				Confidence: m.confidence, From: m.proc.from, To: m.proc.last, Why: m.why})
 		}
 	}
 	j.byTime(roots, windows, res)
+	j.tree.spread()
 	j.byPath(windows, res)
 	j.rest(roots, windows, res)
 	slices.SortStableFunc(res.Links, func(a, b bodycam.Link) int {
@@ -179,12 +180,11 @@ func (j *Joiner) rest(roots []*proc, windows []window, res *Result) {
 	for len(stack) > 0 {
 		p := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		root := slices.Contains(roots, p)
 		switch {
 		case p.claim != nil:
-		case root || p.claimedBelow:
+		case p.root || p.claimedBelow:
 			conf, why := 1.0, "the harness itself"
-			if !root {
+			if !p.root {
 				conf, why = 0.5, "no row names it, but processes of rows are below it: a helper of the harness"
 			}
 			p.own = true
@@ -192,7 +192,7 @@ func (j *Joiner) rest(roots []*proc, windows []window, res *Result) {
 			stack = append(stack, p.children...)
 		default:
 			res.Unlinked = append(res.Unlinked, Subtree{Root: p.id, Seq: p.seq, Exe: p.exe, Argv: p.argv, From: p.from,
-				To: p.lastBelow(), Processes: p.size(), Startup: p.from < first && first != ^uint64(0)})
+				To: p.last, Processes: p.size, Startup: p.from < first && first != ^uint64(0)})
 		}
 	}
 	slices.SortStableFunc(res.Unlinked, func(a, b Subtree) int { return compare(a.From, b.From) })

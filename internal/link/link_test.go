@@ -384,6 +384,29 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
+// A chain of a hundred thousand forks, each of which runs the command of a row, takes no more than linear time.
+func TestDeepChain(t *testing.T) {
+	const depth = 100_000
+	var w world
+	w.fork(0, 100, 1000)
+	for i := range int32(depth) {
+		w.exec(10, 1000+i, "sh", "-c", fmt.Sprintf("step %d", i%10))
+		w.fork(10, 1000+i, 1001+i)
+	}
+	var rows []bodycam.Row
+	for i := range 1000 {
+		rows = append(rows, row(0, 1000, fmt.Sprintf("step %d", i%10)))
+	}
+	start := time.Now()
+	res := Join(rows, w.events, harness)
+	if d := time.Since(start); d > 20*time.Second {
+		t.Errorf("it took %v", d)
+	}
+	if row, _, _, ok := res.Index().RowOf(id(1000+depth), bootAt(10)); !ok || row < 0 {
+		t.Errorf("the last of the chain has row %d, %v", row, ok)
+	}
+}
+
 // FuzzJoin gives the join whatever a hostile run may hold: contradicting parents, pids of their own children, events
 // without times, rows without anything.
 func FuzzJoin(f *testing.F) {

@@ -22,8 +22,9 @@ const (
 func (j *Joiner) byTime(roots []*proc, windows []window, res *Result) {
 	var open []int // rows without a process
 	for _, g := range j.groups {
+		matched := g.matched()
 		for _, r := range g.rows {
-			if windows[r].timed && !j.rows[r].Ended.IsZero() && !slices.ContainsFunc(g.matches, func(m match) bool { return m.row == r }) {
+			if windows[r].timed && !j.rows[r].Ended.IsZero() && !matched[r] {
 				open = append(open, r)
 			}
 		}
@@ -39,7 +40,7 @@ func (j *Joiner) byTime(roots []*proc, windows []window, res *Result) {
 		if p.claim != nil {
 			continue
 		}
-		if p.up != nil && !slices.Contains(roots, p) && !p.claimedBelow {
+		if p.up != nil && !p.root && !p.claimedBelow {
 			if l, ok := j.timeLink(p, open, windows); ok {
 				p.take(claim{row: l.Row, method: l.Method, confidence: l.Confidence})
 				res.Links = append(res.Links, l)
@@ -82,7 +83,7 @@ func (j *Joiner) timeLink(p *proc, open []int, windows []window) (bodycam.Link, 
 		confidence *= timeShared
 		why += "; other calls were running too"
 	}
-	return bodycam.Link{Row: row, Root: p.id, Method: bodycam.LinkTime, Confidence: confidence, From: p.from, To: p.lastBelow(), Why: why}, true
+	return bodycam.Link{Row: row, Root: p.id, Method: bodycam.LinkTime, Confidence: confidence, From: p.from, To: p.last, Why: why}, true
 }
 
 // session tells whether a process is a shell that takes commands from its input.
@@ -217,7 +218,7 @@ func (j *Joiner) byPath(windows []window, res *Result) {
 	var order []int
 	for _, h := range j.paths.hits {
 		p := j.tree.procs[h.proc]
-		if p == nil || p.claimed() != nil || !j.inScope(p) {
+		if p == nil || p.holds != nil || !p.inScope {
 			continue
 		}
 		row, shared := -1, false
@@ -270,10 +271,4 @@ func nearer(windows []window, a, b int, boot uint64) bool {
 		return windows[a].timed
 	}
 	return distance(windows[a], boot) < distance(windows[b], boot)
-}
-
-// inScope tells whether a process is the harness or one of its descendants.
-func (j *Joiner) inScope(p *proc) bool {
-	root := j.tree.procs[j.harness]
-	return root == nil || p.below(root)
 }

@@ -19,12 +19,17 @@ type proc struct {
 	argv     []string
 	execs    []execution
 
-	candidate *candidate
-	nested    bool // it runs below a candidate
-	claim     *claim
-	own       bool // of the harness itself
+	root    bool   // where the walk begins: the harness
+	inScope bool   // the harness or a descendant
+	last    uint64 // boot time of the last event in the subtree
+	size    int    // processes in the subtree
 
-	claimedBelow bool // a descendant has a claim
+	candidate    *candidate
+	above        *candidate // the nearest ancestor's
+	claim        *claim
+	holds        *claim // its own, or that of the nearest ancestor
+	claimedBelow bool   // a descendant has a claim
+	own          bool   // of the harness itself
 }
 
 // execution is one program that a process became.
@@ -44,8 +49,9 @@ type claim struct {
 
 // tree is the process tree, as events build it.
 type tree struct {
-	procs map[bodycam.Proc]*proc
-	order []*proc
+	procs    map[bodycam.Proc]*proc
+	order    []*proc // as they were first seen
+	preorder []*proc // parents before children
 }
 
 func (t *tree) get(id bodycam.Proc, e *bodycam.Event) *proc {
@@ -82,40 +88,66 @@ func (t *tree) observe(e *bodycam.Event) {
 }
 
 // link ties children to parents and returns the roots: the harness, or where it isn't known (or was never seen) the
-// processes without a known parent.
+// processes without a known parent. Nothing here may take more than linear time: an agent makes the tree as deep and
+// as wide as it wants.
 func (t *tree) link(harness bodycam.Proc) []*proc {
 	for _, p := range t.order {
-		up := t.procs[p.parent]
-		if up == nil || up == p || up.below(p) {
-			continue
+		if up := t.procs[p.parent]; up != nil && up != p {
+			p.up = up
 		}
-		p.up = up
-		up.children = append(up.children, p)
 	}
-	if p := t.procs[harness]; p != nil && harness.PID != 0 {
-		return []*proc{p}
+	t.breakLoops()
+	for _, p := range t.order {
+		if p.up != nil {
+			p.up.children = append(p.up.children, p)
+		}
 	}
-	var roots []*proc
+	t.preorder = make([]*proc, 0, len(t.order))
 	for _, p := range t.order {
 		if p.up == nil {
-			roots = append(roots, p)
+			p.each(func(q *proc) { t.preorder = append(t.preorder, q) })
 		}
+	}
+	for _, p := range slices.Backward(t.preorder) { // children before their parents
+		p.last, p.size = max(p.last, p.to), p.size+1
+		if p.up != nil {
+			p.up.last, p.up.size = max(p.up.last, p.last), p.up.size+p.size
+		}
+	}
+	var roots []*proc
+	if p := t.procs[harness]; p != nil && harness.PID != 0 {
+		roots = []*proc{p}
+	} else {
+		for _, p := range t.order {
+			if p.up == nil {
+				roots = append(roots, p)
+			}
+		}
+	}
+	for _, r := range roots {
+		r.root = true
+		r.each(func(q *proc) { q.inScope = true })
 	}
 	return roots
 }
 
-// below tells whether p is a, or a descendant of a. It is asked before a tie is made, so that the tree has no loop
-// even where events contradict each other.
-func (p *proc) below(a *proc) bool {
-	for ; p != nil; p = p.up {
-		if p == a {
-			return true
+// breakLoops unties a process from its parent where events that contradict each other make a loop.
+func (t *tree) breakLoops() {
+	state := make(map[*proc]int, len(t.order)) // number of the walk that first came by
+	for i, p := range t.order {
+		for q := p; q != nil; q = q.up {
+			if n, seen := state[q]; seen {
+				if n == i {
+					q.up = nil
+				}
+				break
+			}
+			state[q] = i
 		}
 	}
-	return false
 }
 
-// each calls f for p and its descendants, without recursion: trees are as deep as an agent wants.
+// each calls f for p and its descendants, parents first, without recursion.
 func (p *proc) each(f func(*proc)) {
 	stack := []*proc{p}
 	for len(stack) > 0 {
@@ -126,14 +158,14 @@ func (p *proc) each(f func(*proc)) {
 	}
 }
 
-func (p *proc) size() (n int) {
-	p.each(func(*proc) { n++ })
-	return n
-}
-
-func (p *proc) lastBelow() (to uint64) {
-	p.each(func(q *proc) { to = max(to, q.to) })
-	return to
+// spread gives every process the claim that holds for it: its own, or that of the nearest ancestor.
+func (t *tree) spread() {
+	for _, p := range t.preorder {
+		p.holds = p.claim
+		if p.claim == nil && p.up != nil {
+			p.holds = p.up.holds
+		}
+	}
 }
 
 // take claims a process for a row.
@@ -142,16 +174,6 @@ func (p *proc) take(c claim) {
 	for a := p.up; a != nil && !a.claimedBelow; a = a.up {
 		a.claimedBelow = true
 	}
-}
-
-// claimed returns the claim that holds for a process: its own, or that of the nearest ancestor.
-func (p *proc) claimed() *claim {
-	for ; p != nil; p = p.up {
-		if p.claim != nil {
-			return p.claim
-		}
-	}
-	return nil
 }
 
 // clock turns the recorder's wall clock into boot time, by what events say of both. The wall clock may be set during
