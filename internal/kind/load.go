@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+
+	"github.com/goccy/go-yaml"
 )
 
 //go:embed builtin/*.yaml
@@ -230,4 +233,17 @@ func merge(base, over *node) *node {
 		}
 	}
 	return out
+}
+
+// YAML writes the kind as it is after merging, for people. Paths outside are absolute in it.
+func (k *Kind) YAML() ([]byte, error) {
+	js, err := json.Marshal(k)
+	if err != nil {
+		return nil, fmt.Errorf("writing kind %s: %w", k.Name, err)
+	}
+	out, err := yaml.JSONToYAML(js)
+	if err != nil {
+		return nil, fmt.Errorf("writing kind %s: %w", k.Name, err)
+	}
+	return out, nil
 }
