@@ -32,9 +32,11 @@ type Box struct {
 	conn *net.UnixConn
 	send sync.Mutex
 	init *exec.Cmd
-	dead chan struct{} // closed when init has ended
-	free chan struct{} // closed to let the thread go that init's life hangs on
-	root *os.File      // O_PATH, the box's root directory
+	// lastWords is what init wrote to its standard error; read it after dead.
+	lastWords head
+	dead      chan struct{} // closed when init has ended
+	free      chan struct{} // closed to let the thread go that init's life hangs on
+	root      *os.File      // O_PATH, the box's root directory
 
 	mu      sync.Mutex
 	next    uint64
@@ -87,6 +89,10 @@ func (b *Box) create(ctx context.Context) error {
 		return err
 	}
 	a, err := b.call(ctx, &request{Setup: s}, mounts...)
+	if errors.Is(err, ErrClosed) {
+		<-b.dead
+		return fmt.Errorf("build the box: %w: %s", err, b.lastWords.text)
+	}
 	if err != nil {
 		return fmt.Errorf("build the box: %w", err)
 	}
@@ -187,7 +193,8 @@ func (b *Box) startInit() error {
 		defer dir.Close()
 		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 	}
-	b.init = &exec.Cmd{Path: "/proc/self/exe", Args: []string{initName}, Env: []string{}, ExtraFiles: []*os.File{theirs}, SysProcAttr: attr, Dir: "/"}
+	b.init = &exec.Cmd{Path: "/proc/self/exe", Args: []string{initName}, Env: []string{}, ExtraFiles: []*os.File{theirs},
+		SysProcAttr: attr, Dir: "/", Stderr: &b.lastWords}
 
 	// PDEATHSIG follows the death of the thread that forked, so that thread stays until Close.
 	started := make(chan error)
@@ -209,6 +216,14 @@ func (b *Box) startInit() error {
 		close(b.dead)
 	}()
 	return nil
+}
+
+// head keeps the first bytes written to it.
+type head struct{ text []byte }
+
+func (h *head) Write(p []byte) (int, error) {
+	h.text = append(h.text, p[:min(len(p), 2048-len(h.text))]...)
+	return len(p), nil
 }
 
 // lastCap is the number of the last capability this kernel knows.

@@ -302,6 +302,8 @@ l = socket.socket(); l.bind(("127.0.0.1", 7777)); l.listen(1)
 c = socket.create_connection(("127.0.0.1", 7777), 5); print("own loopback")
 l = socket.socket(); l.bind(("0.0.0.0", 7778)); l.listen(1)
 c = socket.create_connection((socket.gethostname(), 7778), 5); print("own address")
+for a in "127.0.0.1", socket.gethostname(): tcp(socket.AF_INET, (a, int(sys.argv[1])), b"x")
+tcp(socket.AF_INET6, ("::1", int(sys.argv[1])), b"x")
 `
 
 func TestProxiedNetwork(t *testing.T) {
@@ -318,6 +320,10 @@ func TestProxiedNetwork(t *testing.T) {
 		defer c.Close()
 		text, _ := io.ReadAll(c)
 		to, err := OriginalDst(c.(*net.TCPConn))
+		if errors.Is(err, ErrDirect) {
+			fmt.Fprint(c, "direct")
+			return
+		}
 		if err != nil {
 			t.Errorf("original destination: %v", err)
 		}
@@ -351,7 +357,7 @@ func TestProxiedNetwork(t *testing.T) {
 			dns.WriteTo([]byte("answer to "+string(buf[:n])), from)
 		}
 	}()
-	r := run(t, b, Cmd{Argv: []string{"python3", "-c", netClient}})
+	r := run(t, b, Cmd{Argv: []string{"python3", "-c", netClient, fmt.Sprint(tcp.Addr().(*net.TCPAddr).Port)}})
 	want := `tcp one to 192.0.2.7:443
 tcp two to [2001:db8::7]:80
 tcp three to 198.51.100.9:8080
@@ -363,6 +369,9 @@ dns dns over tcp to 9.9.9.9:53
 1
 own loopback
 own address
+direct
+direct
+direct
 `
 	if r.out != want {
 		t.Errorf("got\n%s\n%s\nwant\n%s", r.out, r.err, want)

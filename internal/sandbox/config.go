@@ -64,10 +64,10 @@ type Bind struct {
 type Limits struct {
 	MemoryBytes uint64  // includes what the group wrote to the box's disk
 	CPUs        float64 // of CPU time per second
-	Pids        uint64
-	DiskBytes   uint64 // of everything written in the box, which is kept in memory; default 10 GiB, at most half of the machine's
-	Inodes      uint64 // default one million
-	OutputBytes uint64 // of each of a command's output streams; what comes after is counted and dropped; default 1 GiB
+	Pids        uint64  // default 8192: a fork bomb would stop the host
+	DiskBytes   uint64  // of everything written in the box, which is kept in memory; default 10 GiB, at most half of the machine's
+	Inodes      uint64  // default one million
+	OutputBytes uint64  // of each of a command's output streams; what comes after is counted and dropped; default 1 GiB
 }
 
 // The modes of Network.
@@ -150,6 +150,9 @@ func (c *Config) fillLimits() error {
 	}
 	if l.Inodes == 0 {
 		l.Inodes = 1 << 20
+	}
+	if l.Pids == 0 {
+		l.Pids = 8192
 	}
 	if l.OutputBytes == 0 {
 		l.OutputBytes = 1 << 30

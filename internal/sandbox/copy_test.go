@@ -482,3 +482,15 @@ func TestWritableHostBase(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// Init writes to no place that only /proc/self, its own there, leads to.
+func TestCopyInThroughMagicLink(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	sh(t, b, "ln -s /proc/self/fd/3 /home/agent/m; ln -s /proc/self/cwd /home/agent/cwd")
+	for _, p := range []string{"/home/agent/m", "/home/agent/cwd", "/home/agent/cwd/x"} {
+		if err := b.WriteFile(t.Context(), p+"/f", []byte("x"), CopyOpts{}); !errors.Is(err, unix.ELOOP) {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+}

@@ -164,9 +164,10 @@ int main() { printf("%d %d\n", (int)getuid(), (int)geteuid()); return 0; }`
 func TestOtherABI(t *testing.T) {
 	needRoot(t)
 	const source = `#include <stdio.h>
-static long call(long nr, long a) { long r; __asm__ volatile("int $0x80" : "=a"(r) : "0"(nr), "b"(a) : "memory", "r8", "r9", "r10", "r11"); return r; }
-int main() { printf("%ld %ld\n", call(199, 0), call(357, 0)); return 0; } /* getuid32, bpf */`
-	for mode, want := range map[Seccomp]string{SeccompStrict: "-38 -38\n", SeccompObserve: "1000 -1\n"} {
+static long call(long nr, long a, long b) { long r; __asm__ volatile("int $0x80" : "=a"(r) : "0"(nr), "b"(a), "c"(b), "d"(0) : "memory", "r8", "r9", "r10", "r11"); return r; }
+int main() { /* getuid32, bpf, socketcall, socket: vsock, unix; ioctl TIOCSTI */
+  printf("%ld %ld %ld %ld %d %ld\n", call(199, 0, 0), call(357, 0, 0), call(102, 1, 0), call(359, 40, 1), call(359, 1, 1) >= 0, call(54, 0, 0x5412)); return 0; }`
+	for mode, want := range map[Seccomp]string{SeccompStrict: "-38 -38 -38 -38 0 -38\n", SeccompObserve: "1000 -1 -38 -97 1 -1\n"} {
 		b := testBox(t, func(c *Config) { c.ID += string(mode); c.Seccomp = mode })
 		if err := b.WriteFile(t.Context(), "/tmp/t.c", []byte(source), CopyOpts{}); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -56,6 +57,7 @@ func Init() {
 	}
 	b := &boxInit{conn: conn, procs: map[int]uint64{}, groups: map[int]string{}, forkers: map[string]*forker{}}
 	if err := b.run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0) // the recorder is gone; the kernel ends the rest of the pid namespace
@@ -493,11 +495,25 @@ func unpack(u *unpackReq, stream *os.File) error {
 			return err
 		}
 	}
-	owner := max(u.UID, 0)
-	if err := ensureDir(dirSpec{Path: u.Dir, Mode: 0o755, UID: owner, GID: max(u.GID, 0)}); err != nil {
+	// A link into /proc/self would mean init's own.
+	top, err := os.Open("/")
+	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(u.Dir)
+	defer top.Close()
+	dir, err := openPath(top, u.Dir, unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) {
+		owner := dirSpec{Path: u.Dir, Mode: 0o755, UID: max(u.UID, 0), GID: max(u.GID, 0)}
+		if err := ensureDir(owner); err != nil {
+			return err
+		}
+		dir, err = openPath(top, u.Dir, unix.O_DIRECTORY)
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	root, err := os.OpenRoot("/proc/self/fd/" + strconv.Itoa(int(dir.Fd())))
 	if err != nil {
 		return err
 	}

@@ -291,8 +291,11 @@ func (n *boxNet) dropped() (uint64, error) {
 	return counter.Packets, nil
 }
 
-// OriginalDst is where a connection accepted from NetListeners was really going. For one that went to the listener's
-// own address it is that address.
+// ErrDirect says that a connection came to the listener because the box named its very address and port: it was going
+// nowhere else, and must not be passed on.
+var ErrDirect = errors.New("a connection straight to the recorder's listener")
+
+// OriginalDst is where a connection accepted from NetListeners was really going, or ErrDirect.
 func OriginalDst(c *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -321,8 +324,9 @@ func OriginalDst(c *net.TCPConn) (netip.AddrPort, error) {
 	if err == nil {
 		err = serr
 	}
-	if errors.Is(err, syscall.ENOENT) { // no translation: a direct connection
-		return local.AddrPort(), nil
+	own := netip.AddrPortFrom(local.AddrPort().Addr().Unmap(), uint16(local.Port))
+	if errors.Is(err, syscall.ENOENT) || err == nil && dst == own { // there was no translation
+		return netip.AddrPort{}, ErrDirect
 	}
 	if err != nil {
 		return netip.AddrPort{}, fmt.Errorf("original destination of %s: %w", strconv.Quote(c.RemoteAddr().String()), err)

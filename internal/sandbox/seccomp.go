@@ -87,10 +87,10 @@ func strictDenied() []seccompRule {
 }
 
 // ttyDenied: TIOCSTI and TIOCLINUX type into a terminal that another process reads.
-func ttyDenied() []seccompRule {
+func ttyDenied(ioctl uint32) []seccompRule {
 	return []seccompRule{
-		{unix.SYS_IOCTL, unix.EPERM, []argTest{{arg: 1, mask: ^uint32(0), value: unix.TIOCSTI}}},
-		{unix.SYS_IOCTL, unix.EPERM, []argTest{{arg: 1, mask: ^uint32(0), value: unix.TIOCLINUX}}},
+		{ioctl, unix.EPERM, []argTest{{arg: 1, mask: ^uint32(0), value: unix.TIOCSTI}}},
+		{ioctl, unix.EPERM, []argTest{{arg: 1, mask: ^uint32(0), value: unix.TIOCLINUX}}},
 	}
 }
 
@@ -118,17 +118,18 @@ func seccompFilter(mode Seccomp) ([]unix.SockFilter, error) {
 	default:
 		return nil, fmt.Errorf("unknown seccomp mode %q (strict, observe, none)", mode)
 	}
-	rules = append(rules, ttyDenied()...)
+	rules = append(rules, ttyDenied(unix.SYS_IOCTL)...)
 
 	native := compileRules(rules)
-	native = append(native, compileFamilies(socketFamilies(mode))...)
+	native = append(native, compileFamilies(socketFamilies(mode), unix.SYS_SOCKET, unix.SYS_SOCKETPAIR)...)
 	native = append(native, retAllow)
 
 	other := []unix.SockFilter{retErrno(unix.ENOSYS)}
 	if mode == SeccompObserve && compatArch != 0 {
 		other = compatProgram()
 	}
-	prog := []unix.SockFilter{load(dataArch), jump(unix.BPF_JEQ, auditArch, uint8(len(other)), 0)}
+	prog := []unix.SockFilter{load(dataArch), jump(unix.BPF_JEQ, auditArch, 0, 1),
+		{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(len(other))}} // further than a conditional jump reaches
 	prog = append(prog, other...)
 	prog = append(prog, load(dataNr))
 	if x32Bit != 0 {
@@ -137,11 +138,14 @@ func seccompFilter(mode Seccomp) ([]unix.SockFilter, error) {
 	return append(prog, native...), nil
 }
 
+// compatProgram is for the 32-bit calls of the same machine, in observe mode.
 func compatProgram() []unix.SockFilter {
+	rules := denyAll(unix.EPERM, compatDenied...)
+	rules = append(rules, denyAll(unix.ENOSYS, compatSocketcall)...) // its arguments are out of a filter's sight
+	rules = append(rules, ttyDenied(compatIoctl)...)
 	p := []unix.SockFilter{jump(unix.BPF_JEQ, compatArch, 1, 0), retErrno(unix.ENOSYS), load(dataNr)}
-	for _, nr := range compatDenied {
-		p = append(p, jump(unix.BPF_JEQ, nr, 0, 1), retErrno(unix.EPERM))
-	}
+	p = append(p, compileRules(rules)...)
+	p = append(p, compileFamilies(socketFamilies(SeccompObserve), compatSocket, compatSocketpair)...)
 	return append(p, retAllow)
 }
 
@@ -169,16 +173,16 @@ func compileRules(rules []seccompRule) []unix.SockFilter {
 	return p
 }
 
-// compileFamilies refuses socket and socketpair outside families.
-func compileFamilies(families []uint32) []unix.SockFilter {
+// compileFamilies refuses socket and socketpair, by their numbers, outside families.
+func compileFamilies(families []uint32, socket, socketpair uint32) []unix.SockFilter {
 	check := []unix.SockFilter{load(dataArg0)}
 	for i, f := range families {
 		check = append(check, jump(unix.BPF_JEQ, f, uint8(len(families)-i), 0))
 	}
 	check = append(check, retErrno(unix.EAFNOSUPPORT), load(dataNr))
 	return append([]unix.SockFilter{
-		jump(unix.BPF_JEQ, unix.SYS_SOCKET, 1, 0),
-		jump(unix.BPF_JEQ, unix.SYS_SOCKETPAIR, 0, uint8(len(check))),
+		jump(unix.BPF_JEQ, socket, 1, 0),
+		jump(unix.BPF_JEQ, socketpair, 0, uint8(len(check))),
 	}, check...)
 }
 

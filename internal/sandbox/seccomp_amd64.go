@@ -8,6 +8,9 @@ const (
 	auditArch  = unix.AUDIT_ARCH_X86_64
 	compatArch = unix.AUDIT_ARCH_I386
 	x32Bit     = 0x40000000
+
+	// Numbers of i386.
+	compatIoctl, compatSocketcall, compatSocket, compatSocketpair = 54, 102, 359, 360
 )
 
 // archDenied are calls that only this architecture has, or has in x/sys.

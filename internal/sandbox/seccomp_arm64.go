@@ -8,6 +8,8 @@ const (
 	auditArch  = unix.AUDIT_ARCH_AARCH64
 	compatArch = 0
 	x32Bit     = 0
+
+	compatIoctl, compatSocketcall, compatSocket, compatSocketpair = 0, 0, 0, 0
 )
 
 var (
