@@ -41,6 +41,8 @@ type match struct {
 const (
 	exactScript  = 1.0  // the shell's script is the command
 	exactArgv    = 0.95 // the argv is the command, without a shell
+	evalScript   = 0.98 // the shell's script evaluates the command, quoted as one word
+	heldLines    = 0.95 // the command stands on lines of its own in the shell's script
 	heldScript   = 0.9  // the shell's script holds the command
 	heldShort    = 0.7  // the same, for a command so short that it may be there by chance
 	shortCommand = 6    // bytes
@@ -187,17 +189,57 @@ func (j *Joiner) candidate(p *proc, holds bool, budget *int) *candidate {
 		return best
 	}
 	for i := range p.execs {
-		if x := &p.execs[i]; x.shell {
-			if g := j.held(x.script, budget); g != nil {
-				strength := heldScript
-				if len(g.text) < shortCommand {
-					strength = heldShort
-				}
-				better(candidate{proc: p, group: g, boot: x.boot, strength: strength, how: "the shell's script holds the command"})
+		x := &p.execs[i]
+		if !x.shell {
+			continue
+		}
+		for _, inner := range evaluated(x.script) {
+			if g := j.byKey[scriptKey(command(inner))]; g != nil {
+				better(candidate{proc: p, group: g, boot: x.boot, strength: evalScript, how: "the shell's script evaluates the command"})
 			}
+		}
+		if best != nil {
+			continue
+		}
+		if g := j.held(x.script, budget); g != nil {
+			c := candidate{proc: p, group: g, boot: x.boot, strength: heldScript, how: "the shell's script holds the command"}
+			switch {
+			case onLines(x.script, g.text):
+				c.strength, c.how = heldLines, "the command stands on lines of its own in the shell's script"
+			case len(g.text) < shortCommand:
+				c.strength = heldShort
+			}
+			better(c)
 		}
 	}
 	return best
+}
+
+// evaluated returns what a wrapper's script hands, as one word, to eval or to another shell.
+func evaluated(script string) []string {
+	if !strings.Contains(script, "eval") && !strings.Contains(script, "-c") && !strings.Contains(script, "-lc") {
+		return nil
+	}
+	words, ok := bodycam.SplitShell(script)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for i := range words {
+		if words[i] == "eval" && i+1 < len(words) {
+			out = append(out, words[i+1])
+		} else if bodycam.IsShell(words[i]) && len(out) < 100 {
+			if inner, ok := bodycam.ShellScript(words[i:min(len(words), i+8)]); ok {
+				out = append(out, inner)
+			}
+		}
+	}
+	return out
+}
+
+// onLines tells whether text is one or more whole lines of script.
+func onLines(script, text string) bool {
+	return strings.Contains("\n"+script+"\n", "\n"+text+"\n")
 }
 
 // heldBudget bounds how many bytes of scripts are searched for commands. A harness that starts shells by the hundred

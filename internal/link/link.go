@@ -182,9 +182,14 @@ func (j *Joiner) rest(roots []*proc, windows []window, res *Result) {
 		stack = stack[:len(stack)-1]
 		switch {
 		case p.claim != nil:
-		case p.root || p.claimedBelow:
+		case p.root || p.claimedBelow || len(p.execs) == 0:
+			// A process that became no other program runs the harness's own code.
 			conf, why := 1.0, "the harness itself"
-			if !p.root {
+			switch {
+			case p.root:
+			case len(p.execs) == 0:
+				conf, why = 0.9, "a process of the harness that ran no other program"
+			default:
 				conf, why = 0.5, "no row names it, but processes of rows are below it: a helper of the harness"
 			}
 			p.own = true

@@ -141,7 +141,24 @@ func TestJoin(t *testing.T) {
 				w.exit(130, 101)
 			},
 			rows: []bodycam.Row{row(100, 140, "python3 -c 'print(1)'")},
-			want: "row -1 harness 1.00 pid 100\nrow 0 argv 0.90 pid 101\n",
+			want: "row -1 harness 1.00 pid 100\nrow 0 argv 0.98 pid 101\n",
+		},
+		"Gemini CLI puts the command on a line of its own": {
+			world: func(w *world) {
+				w.exec(0, 100, "node", "gemini.js")
+				w.fork(1, 100, 90) // a fork that runs no other program is the harness
+				w.run(110, 120, 100, 101, "bash", "-c", "shopt -u extglob; f=/tmp/b\n(\n  trap 'jobs -p > \"$f\"' EXIT\npwd\n)\n__code=$?\nexit $__code")
+			},
+			rows: []bodycam.Row{row(100, 140, "pwd")},
+			want: "row -1 harness 1.00 pid 100\nrow -1 harness 0.90 pid 90\nrow 0 argv 0.95 pid 101\n",
+		},
+		"a wrapper that ends in a short command doesn't bear out a row that claims it": {
+			world: func(w *world) {
+				w.exec(0, 100, "claude")
+				w.run(110, 120, 100, 101, "bash", "-c", "eval 'ls /' < /dev/null && pwd -P >| /tmp/cwd")
+			},
+			rows: []bodycam.Row{row(100, 140, "ls /"), row(150, 160, "pwd")},
+			want: "row -1 harness 1.00 pid 100\nrow 0 argv 0.98 pid 101\nmissing row 1\n",
 		},
 		"without a shell": {
 			world: func(w *world) { w.run(110, 120, 100, 101, "/usr/bin/git", "commit", "-m", "a b") },
