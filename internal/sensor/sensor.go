@@ -17,7 +17,7 @@ type Target struct {
 	Root string
 }
 
-// Sink takes events in the order in which the sensor can establish them. It is called from one goroutine.
+// Sink takes events in the order in which the sensor can establish them. It is never called twice at once.
 // The event is valid only during the call. A Sink that returns an error ends the sensor: the error is reported by
 // Stop and in Health.Failed, never swallowed.
 type Sink func(*bodycam.Event) error

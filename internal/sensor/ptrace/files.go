@@ -97,7 +97,7 @@ func (t *task) opened(e *bodycam.Event, dir, fd int) {
 		e.Marks |= bodycam.MarkDetached
 	}
 	if t.p.tasks > 1 && e.PathGiven != "" && path.Base(e.PathGiven) != path.Base(o.path) {
-		if now := t.resolve(dir, e.PathGiven, true); now.ino != o.ino || now.dev != o.dev {
+		if now := t.resolve(dir, e.PathGiven, true); now.ino != o.ino || now.dev != o.dev || now.ino == 0 {
 			e.Marks |= bodycam.MarkRaced
 		}
 	}

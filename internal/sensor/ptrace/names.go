@@ -21,8 +21,17 @@ type object struct {
 	marks    bodycam.Mark
 }
 
-// inspect reads what a magic link of /proc points to. deep asks for the mount's place to be checked.
+// inspect reads what a magic link of /proc points to.
 func (t *task) inspect(link string) (o object, err error) {
+	if t.p.racy() { // hold the object, so that its name and numbers belong together
+		fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.unreadable(err)
+			return o, err
+		}
+		defer unix.Close(fd)
+		link = "/proc/self/fd/" + strconv.Itoa(fd)
+	}
 	var st unix.Stat_t
 	if err := unix.Stat(link, &st); err != nil {
 		t.unreadable(err)
