@@ -63,7 +63,7 @@ type action struct {
 
 var tools = []string{"file_read", "file_write", "shell", "api", "db_query", "retrieval", "code_exec", "approval_gate"}
 
-func workload(n int) []action {
+func actions(n int) []action {
 	r := rand.New(rand.NewPCG(1, 2))
 	out := make([]action, n)
 	for i := range out {
@@ -149,7 +149,7 @@ func appendArgs(b []byte, args map[string]any) []byte {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	acts := workload(1000)
+	acts := actions(1000)
 	b.Run("encoding-json", func(b *testing.B) {
 		b.ReportAllocs()
 		lat := make([]time.Duration, 0, 1<<20)

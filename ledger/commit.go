@@ -52,7 +52,7 @@ type chunk struct {
 // job is the encryption of a payload. The append has derived the key and hashed the payload; the cipher, which takes
 // as long as both, runs beside it, before the payload leaves the process.
 type job struct {
-	key      [keySize]byte
+	key      EventKey
 	clear    bool
 	inline   bool // the whole is one ciphertext; otherwise a length stands before it and a body behind
 	from, to int  // in pay
@@ -69,7 +69,7 @@ func (k *chunk) encrypt() error {
 				n, size := binary.Uvarint(head)
 				head = head[size : size+int(n)]
 			}
-			gcm, err := newGCM(j.key[:])
+			gcm, err := j.key.cipher()
 			if err != nil {
 				return err
 			}
@@ -141,15 +141,17 @@ func (w *Writer) loop() {
 	var flush time.Time // when what waits is to be handed over
 	for {
 		timer.Reset(w.untilDue(flush))
+		soon := w.soon
+		if !flush.IsZero() {
+			soon = nil // to be woken by every append would cost more than the append
+		}
 		select {
 		case <-w.quit:
 			return
 		case <-w.now:
 		case <-timer.C:
-		case <-w.soon:
-			if flush.IsZero() {
-				flush = time.Now().Add(w.opts.FlushEvery)
-			}
+		case <-soon:
+			flush = time.Now().Add(w.opts.FlushEvery)
 			continue
 		}
 		flush = time.Time{}
@@ -303,7 +305,8 @@ func (w *Writer) recordGap() {
 func (w *Writer) stumble(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if errors.Is(err, ErrNoSpace) {
+	var final noRetry
+	if errors.Is(err, ErrNoSpace) && !errors.As(err, &final) {
 		w.full = err
 	} else if w.failed == nil {
 		w.failed = fmt.Errorf("%w: %w", ErrFailed, err)
@@ -430,8 +433,10 @@ func (c *committing) sync() error {
 	return nil
 }
 
-// noRetry hides an error's kind, so that a sync that failed for want of space isn't tried again.
+// noRetry marks an error after which nothing is tried again, even where it is for want of space.
 type noRetry struct{ error }
+
+func (n noRetry) Unwrap() error { return n.error }
 
 // leaveSegment makes the old segment durable and turns to the next.
 func (c *committing) leaveSegment(next uint64) error {

@@ -22,19 +22,18 @@ import (
 
 const (
 	keySize  = 32 // AES-256
-	saltSize = 16
+	saltSize = 16 // of an event within a batch
 	tagSize  = 16 // of GCM
 )
 
-// EventKey opens one record's payload and nothing else.
-type EventKey struct {
-	Key  [keySize]byte
-	Salt [saltSize]byte
-}
+// EventKey opens one record's payload and nothing else. It is the salt of the payload's commitment, and the
+// payload's cipher key is derived from it.
+type EventKey [keySize]byte
 
 // The texts that separate the uses of HMAC and of the commitments.
 const (
 	eventInfo  = "bodycam-ledger/v1 event"
+	cipherInfo = "bodycam-ledger/v1 cipher"
 	saltedTag  = 0x02
 	clearedTag = 0x03
 )
@@ -49,7 +48,6 @@ type epochKey struct {
 	outer []byte // and after PRK ⊕ opad
 	info  [len(eventInfo) + 8 + 1]byte
 	sum   [sha256.Size]byte
-	t     [sha256.Size]byte
 }
 
 // newEpochKey computes PRK = HKDF-Extract(salt: log ‖ epoch, secret).
@@ -82,37 +80,21 @@ func (k *epochKey) padded(key []byte, pad byte) ([]byte, error) {
 	return k.hash.(encoding.BinaryMarshaler).MarshalBinary()
 }
 
-// hmac sets t to HMAC(PRK, a ‖ b). It fails if the key was wiped.
-func (k *epochKey) hmac(a, b []byte) error {
+// event is HKDF-Expand(PRK, "bodycam-ledger/v1 event" ‖ seq, 32).
+func (k *epochKey) event(seq uint64, e *EventKey) error {
 	u := k.hash.(encoding.BinaryUnmarshaler)
+	binary.BigEndian.PutUint64(k.info[len(eventInfo):], seq)
+	k.info[len(k.info)-1] = 1
 	if err := u.UnmarshalBinary(k.inner); err != nil {
 		return fmt.Errorf("the epoch's key was wiped: %w", err)
 	}
-	k.hash.Write(a)
-	k.hash.Write(b)
+	k.hash.Write(k.info[:])
 	k.hash.Sum(k.sum[:0])
 	if err := u.UnmarshalBinary(k.outer); err != nil {
 		return fmt.Errorf("the epoch's key was wiped: %w", err)
 	}
 	k.hash.Write(k.sum[:])
-	k.hash.Sum(k.t[:0])
-	return nil
-}
-
-// event is HKDF-Expand(PRK, "bodycam-ledger/v1 event" ‖ seq, 48), split in key and salt.
-func (k *epochKey) event(seq uint64, e *EventKey) error {
-	last := len(k.info) - 1
-	binary.BigEndian.PutUint64(k.info[len(eventInfo):], seq)
-	k.info[last] = 1
-	if err := k.hmac(k.info[:], nil); err != nil {
-		return err
-	}
-	copy(e.Key[:], k.t[:])
-	k.info[last] = 2
-	if err := k.hmac(k.t[:], k.info[:]); err != nil {
-		return err
-	}
-	copy(e.Salt[:], k.t[:])
+	k.hash.Sum(e[:0])
 	return nil
 }
 
@@ -121,10 +103,29 @@ func (k *epochKey) wipe() {
 	clear(k.inner)
 	clear(k.outer)
 	clear(k.sum[:])
-	clear(k.t[:])
 	var block [sha256.BlockSize]byte
 	k.hash.Write(block[:])
 	k.hash.Reset()
+}
+
+// cipher is AES-256-GCM under HKDF-Expand(event key, "bodycam-ledger/v1 cipher", 32).
+func (e *EventKey) cipher() (cipher.AEAD, error) {
+	const block = sha256.BlockSize
+	var inner [block + len(cipherInfo) + 1]byte
+	var outer [block + sha256.Size]byte
+	copy(inner[:], e[:])
+	copy(outer[:], e[:])
+	for i := range block {
+		inner[i] ^= 0x36
+		outer[i] ^= 0x5c
+	}
+	copy(inner[block:], cipherInfo)
+	inner[len(inner)-1] = 1
+	sum := sha256.Sum256(inner[:])
+	copy(outer[block:], sum[:])
+	key := sha256.Sum256(outer[:])
+	defer clear(key[:])
+	return newGCM(key[:])
 }
 
 var zeroNonce [12]byte
@@ -146,7 +147,7 @@ func chunkNonce(i uint32) []byte {
 
 // commitInline is the commitment to a single payload; scratch has room for it and the salt.
 //
-//	default profile, encrypted  SHA-256(0x02 ‖ salt ‖ payload)
+//	default profile, encrypted  SHA-256(0x02 ‖ salt ‖ payload), the salt being the event key
 //	default profile, clear      SHA-256(0x03 ‖ payload)
 //	afr profile                 SHA-256(payload)
 func commitInline(p Profile, f Form, salt, payload, scratch []byte) Hash {
@@ -214,10 +215,9 @@ func (s *secrets) append(b []byte) []byte {
 	b = dcbor.AppendArray(append(b, 4), len(s.events))
 	for _, seq := range slices.Sorted(maps.Keys(s.events)) {
 		e := s.events[seq]
-		b = dcbor.AppendArray(b, 3)
+		b = dcbor.AppendArray(b, 2)
 		b = dcbor.AppendUint(b, seq)
-		b = dcbor.AppendBytes(b, e.Key[:])
-		b = dcbor.AppendBytes(b, e.Salt[:])
+		b = dcbor.AppendBytes(b, e[:])
 	}
 	return b
 }
@@ -238,13 +238,12 @@ func parseSecrets(b []byte) (*secrets, error) {
 		s.epoch = d.Uint()
 		d.Key(4)
 		for range d.Array() {
-			if d.Array() != 3 || d.Err() != nil {
+			if d.Array() != 2 || d.Err() != nil {
 				break
 			}
 			var e EventKey
 			seq := d.Uint()
-			d.Fixed(e.Key[:])
-			d.Fixed(e.Salt[:])
+			d.Fixed(e[:])
 			s.events[seq] = e
 		}
 	}

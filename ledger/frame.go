@@ -86,25 +86,31 @@ func appendOpening(b []byte, c *cursor) []byte {
 func appendRecord(b []byte, c *cursor, s *stored) []byte {
 	wall, mono := c.wall, c.mono
 	c.complete(s)
-	var body [maxFrame]byte
-	w := appendUvarint(body[:0], uint64(s.Type))
-	w = appendUvarint(w, uint64(s.Form))
-	w = append(w, s.ID[:]...)
-	w = append(w, s.Commitment[:]...)
-	w = appendVarint(w, s.Wall-wall)
-	w = appendVarint(w, s.Mono-mono)
-	w = append(w, byte(len(s.Kind)))
-	w = append(w, s.Kind...)
-	w = appendUvarint(w, s.Group)
+	start := len(b)
+	b = append(b, 0) // the length takes one byte below 128
+	b = appendUvarint(b, uint64(s.Type))
+	b = appendUvarint(b, uint64(s.Form))
+	b = append(b, s.ID[:]...)
+	b = append(b, s.Commitment[:]...)
+	b = appendVarint(b, s.Wall-wall)
+	b = appendVarint(b, s.Mono-mono)
+	b = append(b, byte(len(s.Kind)))
+	b = append(b, s.Kind...)
+	b = appendUvarint(b, s.Group)
 	if s.Form.Kind() == FormBatch {
-		w = appendUvarint(w, s.Count)
+		b = appendUvarint(b, s.Count)
 	}
-	w = appendUvarint(w, s.size)
+	b = appendUvarint(b, s.size)
 	if s.size > 0 {
-		w = binary.BigEndian.AppendUint32(w, s.crc)
+		b = binary.BigEndian.AppendUint32(b, s.crc)
 	}
-	b = appendUvarint(b, uint64(len(w)))
-	b = append(b, w...)
+	if n := len(b) - start - 1; n < 0x80 {
+		b[start] = byte(n)
+	} else { // two bytes below 16384
+		b = append(b, 0)
+		copy(b[start+2:], b[start+1:])
+		b[start], b[start+1] = byte(n)|0x80, byte(n>>7)
+	}
 	return append(b, s.digest[:4]...)
 }
 

@@ -73,11 +73,7 @@ func parseManifest(b []byte, p Profile, form Form) (*manifest, error) {
 		d.Fixed(m.key)
 		n--
 		if p != ProfileAFR {
-			size := saltSize
-			if form.Kind() == FormBatch {
-				size = keySize
-			}
-			m.salt = make([]byte, size)
+			m.salt = make([]byte, keySize)
 			d.Key(2)
 			d.Fixed(m.salt)
 			n--
@@ -131,7 +127,7 @@ func prepareLarge(p Profile, clear bool, r io.Reader, put func(digest *Hash, dat
 	} else {
 		m.key = randomBytes(keySize)
 		if p != ProfileAFR {
-			m.salt = randomBytes(saltSize)
+			m.salt = randomBytes(keySize)
 		}
 		var err error
 		if gcm, err = newGCM(m.key); err != nil {

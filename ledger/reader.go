@@ -357,7 +357,7 @@ func (o *opened) decrypt(p Profile, form Form, raw []byte) error {
 	}
 	o.plain = head
 	if !form.Clear() {
-		gcm, err := newGCM(o.key.Key[:])
+		gcm, err := o.key.cipher()
 		if err != nil {
 			return err
 		}
@@ -378,7 +378,7 @@ func (o *opened) decrypt(p Profile, form Form, raw []byte) error {
 // payloadTo writes the payload and checks it.
 func (o *opened) payloadTo(p Profile, form Form, want *Hash, chunk func(*Hash) ([]byte, error), dst io.Writer) error {
 	if form.Kind() == FormInline {
-		c := newCommitter(p, form, o.key.Salt[:])
+		c := newCommitter(p, form, o.key[:])
 		c.Write(o.plain)
 		if c.sum() != *want {
 			return ErrPayload

@@ -51,6 +51,9 @@ func (c *Claims) all() []*Claim {
 	return []*Claim{&c.Integrity, &c.Order, &c.ExistedBy, &c.Identity, &c.Content, &c.Coverage}
 }
 
+// IsClaim tells whether there is a claim of that name.
+func IsClaim(name string) bool { return slices.Contains(claimNames, name) }
+
 // Each calls f for every claim with its name.
 func (c *Claims) Each(f func(name string, c *Claim)) {
 	for i, claim := range c.all() {
@@ -138,6 +141,18 @@ func (r *Report) conclude(required []string) {
 	if r.Verdict != Tampered {
 		r.FirstBad = nil
 	}
+}
+
+// Unreadable is the report on input that isn't even of the right form: a strict reader can't tell damage from
+// forgery, and what was disclosed or recorded is not what it was.
+func Unreadable(err error) *Report {
+	r := &Report{}
+	for _, c := range r.Claims.all() {
+		c.Status = StatusUnverifiable
+	}
+	r.tampered(&Flaw{What: err.Error()})
+	r.conclude(nil)
+	return r
 }
 
 func hexOf(h Hash) string { return hex.EncodeToString(h[:]) }

@@ -14,7 +14,7 @@ type epochWorker struct {
 	cur      cursor
 	data     []byte
 	pay      []byte
-	scratch  [1 + saltSize + MaxInline]byte
+	scratch  [1 + keySize + MaxInline]byte
 }
 
 func (w *epochWorker) verify(j epochJob) (r epochResult) {

@@ -94,7 +94,7 @@ func (v *verification) judgeHeads() {
 	}
 	c.Order.restsOn("the chain of record digests, under the same heads as integrity")
 	v.judgeIdentity(keys)
-	v.judgeTime()
+	v.judgeTime(sized)
 }
 
 // signed tells whether every key in force signed the log's checkpoint.
@@ -172,12 +172,12 @@ func (v *verification) cosigned() int {
 }
 
 // judgeTime looks for times that don't rest on the recorder.
-func (v *verification) judgeTime() {
+func (v *verification) judgeTime(size uint64) {
 	c := &v.report.Claims.ExistedBy
 	var times []string
 	covered := uint64(0)
 	for _, p := range v.opts.Pinned {
-		if p.Time != 0 && p.Origin == v.gen.Origin() && p.Size <= v.tree.Size() {
+		if p.Time != 0 && p.Origin == v.gen.Origin() && p.Size <= size {
 			times = append(times, fmt.Sprintf("%s: the first %d epochs existed by %s", p.Source, p.Size, stamp(p.Time)))
 			covered = max(covered, p.Size)
 		}
@@ -195,8 +195,8 @@ func (v *verification) judgeTime() {
 	switch {
 	case len(times) == 0:
 		c.worse(StatusUnverifiable, "no time but that of the recorder's own clock")
-	case covered < v.tree.Size():
-		c.worse(StatusIncomplete, "nothing but the recorder's clock dates the last %d epochs", v.tree.Size()-covered)
+	case covered < size:
+		c.worse(StatusIncomplete, "nothing but the recorder's clock dates the last %d epochs", size-covered)
 	}
 }
 

@@ -31,6 +31,7 @@ type Writer struct {
 
 	mu       sync.Mutex
 	closed   bool
+	released bool
 	ending   bool  // the epoch that is sealed now is this incarnation's last
 	failed   error // what made the writer fail
 	full     error // set while the storage is full
@@ -49,7 +50,7 @@ type Writer struct {
 	sealedAt time.Time
 	signedAt time.Time
 	unsigned bool // an epoch was sealed since
-	scratch  [1 + saltSize + MaxInline]byte
+	scratch  [1 + keySize + MaxInline]byte
 
 	commit committing
 	soon   chan struct{}
@@ -211,10 +212,10 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	ch.log = appendRecord(ch.log, &w.cur, &s)
 	if s.size > 0 {
 		ch.jobs = append(ch.jobs, job{
-			key: key.Key, clear: s.Form.Clear(), inline: p == nil,
+			key: key, clear: s.Form.Clear(), inline: p == nil,
 			from: payStart, to: len(ch.pay), crcAt: len(ch.log) - frameTail,
 		})
-		clear(key.Key[:])
+		clear(key[:])
 	}
 	w.placed(&s, len(ch.log)-logStart)
 	return seq, nil
@@ -255,7 +256,7 @@ func (w *Writer) placePayload(s *stored, e *Entry, p *prepared, ch *chunk, key *
 		tag = tagSize
 	}
 	if p == nil {
-		s.Commitment = commitInline(w.gen.Profile, s.Form, key.Salt[:], plain, w.scratch[:0])
+		s.Commitment = commitInline(w.gen.Profile, s.Form, key[:], plain, w.scratch[:0])
 	} else {
 		ch.pay = binary.AppendUvarint(ch.pay, uint64(len(plain)+tag))
 	}
@@ -439,40 +440,41 @@ func (w *Writer) Checkpoint() *checkpoint.Note {
 // Genesis returns what the log declares of itself.
 func (w *Writer) Genesis() Genesis { return *w.gen }
 
-// Close ends the log as it should end: with a close record, a last epoch and a signed checkpoint, all durable. After
-// a failure it only releases the store.
+// Close ends the log as it should end: with a close record, a last epoch and a signed checkpoint, all durable. Where
+// that fails with [ErrNoSpace] the writer stays as it is, and Close may be called again once there is room. After any
+// other failure it only releases the store.
 func (w *Writer) Close() error { return w.end(true) }
 
 // Detach releases the store without ending the log: everything is sealed and signed, and the log can be opened
-// again. A log that is detached for good is incomplete.
+// again. A log that is detached for good is incomplete. It fails as Close does.
 func (w *Writer) Detach() error { return w.end(false) }
 
 func (w *Writer) end(final bool) error {
 	w.mu.Lock()
-	if w.closed {
+	if w.released {
 		w.mu.Unlock()
 		return nil
 	}
 	var err error
-	if w.failed == nil {
-		if final {
-			_, err = w.place(&Entry{Type: TypeClose}, nil)
-		}
-		w.ending = true
-		if final {
-			w.seal(SealClose)
-		} else {
-			w.seal(SealAsked)
-		}
-		w.pending.sync = true
+	if !w.closed && w.failed == nil {
+		err = w.lastSeal(final)
 	}
+	first := !w.closed
 	w.closed = true
 	w.mu.Unlock()
-	close(w.quit)
-	w.done.Wait()
+	if first {
+		close(w.quit)
+		w.done.Wait()
+	}
 	if err == nil {
 		err = w.commitAll(true)
 	}
+	if errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrFailed) {
+		return fmt.Errorf("closing the log: %w", err)
+	}
+	w.mu.Lock()
+	w.released = true
+	w.mu.Unlock()
 	w.wipe()
 	if cerr := w.commit.close(); err == nil {
 		err = cerr
@@ -481,6 +483,21 @@ func (w *Writer) end(final bool) error {
 		err = fmt.Errorf("releasing the log: %w", uerr)
 	}
 	return err
+}
+
+// lastSeal ends the incarnation. The lock is held.
+func (w *Writer) lastSeal(final bool) error {
+	reason := SealAsked
+	if final {
+		if _, err := w.place(&Entry{Type: TypeClose}, nil); err != nil {
+			return err
+		}
+		reason = SealClose
+	}
+	w.ending = true
+	w.seal(reason)
+	w.pending.sync = true
+	return nil
 }
 
 // Create makes a log in an empty store and opens it.

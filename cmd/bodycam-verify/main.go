@@ -1,0 +1,291 @@
+// Command bodycam-verify verifies a ledger, or a bundle disclosed from one, without the network and without writing
+// anything. It is small on purpose: this file, package ledger and the packages below it are all there is to read.
+//
+// See -h for its use and exit statuses.
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"filippo.io/age"
+
+	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+)
+
+const usage = `Usage: bodycam-verify [flags] PATH
+
+PATH is a run directory or its ledger directory, or a bundle file.
+
+Whoever is judged doesn't choose the yardstick: give at least one root of trust, -log, -key, -checkpoint or
+-witness. Without one the verdict is at best "incomplete"; -self settles for consistency.
+
+FLAGS
+  -log ID            identity that the log must have, 64 hexadecimal digits
+  -key KEY           signing key of the recorder; repeat for several. KEY is a verifier key (name+id+base64),
+                     or ed25519:BASE64, or ml-dsa-44:BASE64
+  -checkpoint FILE   head of the log known from elsewhere (a signed note); repeat for several
+  -witness KEY       verifier key of a witness that must have cosigned; repeat for several
+  -quorum N          how many of the witnesses are enough (default: all)
+  -self              take the log's own keys as the root: finds damage, not forgery
+  -identity FILE     age identities that open payloads; without them only commitments are verified
+  -payloads          also check that the stored payloads are all there
+  -require CLAIMS    claims that must be verified, separated by commas, besides integrity, order, identity and,
+                     for a whole log, coverage; others are existed_by and content
+  -workers N         epochs verified at a time (default: one per processor)
+  -json              print the report as JSON: verdict, first_bad, claims
+
+EXIT STATUS
+  0  verified
+  1  tampered
+  2  wrong use
+  3  the input could not be read
+  4  incomplete: nothing false was found, but records, keys or a root of trust are missing
+
+EXAMPLES
+  bodycam-verify -log 94da3c21… runs/2026-11-30
+  bodycam-verify -key ed25519:iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w= -json dispute.bundle
+`
+
+// The exit statuses.
+const (
+	exitVerified   = 0
+	exitTampered   = 1
+	exitUsage      = 2
+	exitUnreadable = 3
+	exitIncomplete = 4
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// settings are the command line.
+type settings struct {
+	opts     ledger.VerifyOptions
+	keys     list
+	heads    list
+	witness  list
+	log      string
+	identity string
+	require  string
+	json     bool
+	path     string
+}
+
+type list []string
+
+func (l *list) String() string     { return strings.Join(*l, ",") }
+func (l *list) Set(s string) error { *l = append(*l, s); return nil }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	s, err := parse(args, stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitVerified
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "bodycam-verify: %v\nTry bodycam-verify -h.\n", err)
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	report, err := s.verify(ctx)
+	if err != nil {
+		fmt.Fprintf(stderr, "bodycam-verify: %v\n", err)
+		return exitUnreadable
+	}
+	if s.json {
+		enc := json.NewEncoder(stdout)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(report)
+	} else {
+		err = print(stdout, report)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "bodycam-verify: writing the report: %v\n", err)
+		return exitUnreadable
+	}
+	switch report.Verdict {
+	case ledger.Verified:
+		return exitVerified
+	case ledger.Tampered:
+		return exitTampered
+	}
+	return exitIncomplete
+}
+
+func parse(args []string, stdout io.Writer) (*settings, error) {
+	s := &settings{}
+	f := flag.NewFlagSet("bodycam-verify", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&s.log, "log", "", "")
+	f.Var(&s.keys, "key", "")
+	f.Var(&s.heads, "checkpoint", "")
+	f.Var(&s.witness, "witness", "")
+	f.IntVar(&s.opts.Quorum, "quorum", 0, "")
+	f.BoolVar(&s.opts.Self, "self", false, "")
+	f.StringVar(&s.identity, "identity", "", "")
+	f.BoolVar(&s.opts.Payloads, "payloads", false, "")
+	f.StringVar(&s.require, "require", "", "")
+	f.IntVar(&s.opts.Workers, "workers", 0, "")
+	f.BoolVar(&s.json, "json", false, "")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stdout, usage)
+		}
+		return nil, err
+	}
+	if f.NArg() != 1 {
+		return nil, fmt.Errorf("want one path, got %d", f.NArg())
+	}
+	s.path = f.Arg(0)
+	return s, s.trust()
+}
+
+// trust reads what the verifier brings along.
+func (s *settings) trust() error {
+	if s.log != "" {
+		b, err := hex.DecodeString(s.log)
+		if err != nil || len(b) != 32 {
+			return fmt.Errorf("-log %s: want 64 hexadecimal digits", s.log)
+		}
+		s.opts.LogID = (*ledger.Hash)(b)
+	}
+	for _, k := range s.keys {
+		key, err := parseKey(k)
+		if err != nil {
+			return fmt.Errorf("-key: %w", err)
+		}
+		s.opts.Keys = append(s.opts.Keys, key)
+	}
+	for _, k := range s.witness {
+		key, err := checkpoint.ParseKey(k)
+		if err != nil {
+			return fmt.Errorf("-witness: %w", err)
+		}
+		s.opts.Witnesses = append(s.opts.Witnesses, key)
+	}
+	if s.opts.Quorum == 0 {
+		s.opts.Quorum = len(s.opts.Witnesses)
+	}
+	if s.opts.Quorum < 0 || s.opts.Quorum > len(s.opts.Witnesses) {
+		return fmt.Errorf("-quorum %d of %d witnesses", s.opts.Quorum, len(s.opts.Witnesses))
+	}
+	for _, name := range s.heads {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return fmt.Errorf("-checkpoint: %w", err)
+		}
+		n, err := checkpoint.Parse(b)
+		if err != nil {
+			return fmt.Errorf("-checkpoint %s: %w", name, err)
+		}
+		s.opts.Pinned = append(s.opts.Pinned, ledger.Pinned{Checkpoint: n.Checkpoint, Source: "the checkpoint in " + name})
+	}
+	if s.require != "" {
+		s.opts.Require = strings.Split(s.require, ",")
+		for _, name := range s.opts.Require {
+			if !ledger.IsClaim(name) {
+				return fmt.Errorf("-require: there is no claim %q", name)
+			}
+		}
+	}
+	if s.identity == "" {
+		return nil
+	}
+	f, err := os.Open(s.identity)
+	if err != nil {
+		return fmt.Errorf("-identity: %w", err)
+	}
+	defer f.Close()
+	if s.opts.Identities, err = age.ParseIdentities(f); err != nil {
+		return fmt.Errorf("-identity %s: %w", s.identity, err)
+	}
+	return nil
+}
+
+func parseKey(s string) (ledger.PublicKey, error) {
+	for _, alg := range []checkpoint.Algorithm{checkpoint.Ed25519, checkpoint.MLDSA44} {
+		b64, ok := strings.CutPrefix(s, alg.String()+":")
+		if !ok {
+			continue
+		}
+		raw, err := base64.StdEncoding.DecodeString(b64)
+		if err != nil {
+			return ledger.PublicKey{}, fmt.Errorf("%s: %w", s, err)
+		}
+		k := checkpoint.Key{Name: "key", Alg: alg, Public: raw}
+		return ledger.PublicKey{Alg: alg, Public: raw}, k.Valid()
+	}
+	k, err := checkpoint.ParseKey(s)
+	return ledger.PublicKey{Alg: k.Alg, Public: k.Public}, err
+}
+
+// verify finds out what the path holds and verifies it.
+func (s *settings) verify(ctx context.Context) (*ledger.Report, error) {
+	info, err := os.Stat(s.path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		b, err := os.ReadFile(s.path)
+		if err != nil {
+			return nil, err
+		}
+		bundle, err := ledger.ParseBundle(b)
+		if err != nil {
+			return ledger.Unreadable(err), nil
+		}
+		return bundle.Verify(s.opts.Trust, s.opts.Require...), nil
+	}
+	root := s.path
+	if _, err := os.Stat(filepath.Join(root, "ledger", "genesis")); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(root, "genesis")); err == nil {
+			abs, err := filepath.Abs(root)
+			if err != nil {
+				return nil, err
+			}
+			if filepath.Base(abs) != "ledger" {
+				return nil, fmt.Errorf("%s: a ledger directory must be named \"ledger\"", root)
+			}
+			root = filepath.Dir(abs)
+		}
+	}
+	return ledger.Verify(ctx, os.DirFS(root), s.opts)
+}
+
+// print writes the report for people.
+func print(w io.Writer, r *ledger.Report) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n", r.Verdict)
+	if f := r.FirstBad; f != nil {
+		place := "from record"
+		if f.Exact {
+			place = "record"
+		}
+		fmt.Fprintf(&b, "first bad: %s %d, epoch %d: %s\n\n", place, f.Seq, f.Epoch, f.What)
+	}
+	r.Claims.Each(func(name string, c *ledger.Claim) {
+		fmt.Fprintf(&b, "%-11s %s\n", name, c.Status)
+		for _, s := range c.Reasons {
+			fmt.Fprintf(&b, "            - %s\n", s)
+		}
+		for _, s := range c.RestsOn {
+			fmt.Fprintf(&b, "            rests on %s\n", s)
+		}
+	})
+	fmt.Fprintf(&b, "\nlog %s\nrecorder %q, profile %s, %d epochs, %d records, %d events in batches\n",
+		r.Origin, r.Recorder, r.Profile, r.Epochs, r.Records, r.Events)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
