@@ -455,7 +455,7 @@ func (c *conn) found(f *finding) {
 		if f.head.viaProxy {
 			e.HostSource = bodycam.HostConnect
 			setOnce(&c.seen.connect, e.Host)
-		} else {
+		} else if _, err := netip.ParseAddr(e.Host); err != nil { // an address is no name
 			setOnce(&c.seen.http, e.Host)
 		}
 		e.Detail = f.head.method + " " + word(f.head.target) + " " + f.head.proto

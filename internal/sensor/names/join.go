@@ -286,7 +286,18 @@ func (j *Joiner) bound() {
 	}
 }
 
+// orphan lets an event go that no socket with its address was found for.
 func (j *Joiner) orphan(h *heldEvent) {
+	s := j.sockets.find(&h.e, uint64(j.o.Window)) // an event before this one may have told the socket's address
+	if s == nil {
+		s = j.sockets.eliminate(&h.e, uint64(j.o.Window))
+	}
+	if s != nil {
+		j.assign(&h.e, s)
+		j.stats.Joined++
+		j.release(h)
+		return
+	}
 	h.e.Marks |= bodycam.MarkNoProcess
 	if h.e.Type != bodycam.TypeDNS && h.e.HostSource == bodycam.HostDNS {
 		h.e.HostSource = bodycam.HostShared // some process of the run was told the name; not known to be this one
@@ -315,6 +326,11 @@ func (j *Joiner) join(e *bodycam.Event) bool {
 	if s == nil {
 		return false
 	}
+	j.assign(e, s)
+	return true
+}
+
+func (j *Joiner) assign(e *bodycam.Event, s *socket) {
 	e.Proc, e.Cookie, e.UID, e.GID, e.Parent, e.SID = s.proc, s.cookie, s.uid, s.gid, s.parent, s.sid
 	switch {
 	case e.Type == bodycam.TypeDNS:
@@ -324,7 +340,6 @@ func (j *Joiner) join(e *bodycam.Event) bool {
 			e.HostSource = src
 		}
 	}
-	return true
 }
 
 // answered remembers the names of the addresses in a DNS answer, and who asked if that is known.

@@ -248,7 +248,7 @@ func TestJoinIsBounded(t *testing.T) {
 		remote := fmt.Sprintf("203.0.%d.%d:443", i/250%250, i%250+1)
 		k := kernel(1, bodycam.TypeConnect, int32(i+1), bodycam.ProtoTCP, uint64(i%120), local, remote) // cookies are used again, as no kernel does
 		feed(t, j, k, tcpEvent(uint64(1e6+i), bodycam.TypeFlow, local, "198.51.100.1:1", "x", bodycam.HostDNS))
-		if len(j.held)+len(j.waiting) > 50 || len(j.sockets.byCookie) > 100 || len(j.sockets.byPort) > 100 || len(j.sockets.byTuple) > 100 {
+		if len(j.held)+len(j.waiting) > 50 || len(j.sockets.byCookie) > 100 || len(j.sockets.byPort) > 100 || len(j.sockets.byTuple) > 100 || len(j.sockets.byUse) > 100 {
 			t.Fatalf("after %d: held %d, waiting %d, sockets %d %d %d", i, len(j.held), len(j.waiting), len(j.sockets.byCookie), len(j.sockets.byPort), len(j.sockets.byTuple))
 		}
 	}
@@ -309,5 +309,53 @@ func TestJoinSinkFails(t *testing.T) {
 	}
 	if err := j.Close(); !errors.Is(err, unix.ENOSPC) || n != 1 {
 		t.Errorf("got %v after %d events", err, n)
+	}
+}
+
+// Sockets that the kernel tells of before they have a port are found by elimination, and only if it is certain.
+func TestSocketsWithoutPort(t *testing.T) {
+	const udp, tcp = bodycam.ProtoUDP, bodycam.ProtoTCP
+	var tr trace
+	j := NewJoiner(tr.sink, JoinerOptions{Clock: func() uint64 { return 0 }})
+	asked := func(boot uint64, pid int32, cookie uint64, name, answer string) *bodycam.Event {
+		e := kernel(boot, bodycam.TypeDNS, pid, udp, cookie, "", "")
+		e.Host, e.Answers = name, []netip.Addr{netip.MustParseAddr(answer)}
+		return e
+	}
+	feed(t, j,
+		// One process asks on a socket that is not bound, then again after its port became known.
+		kernel(1, bodycam.TypeSend, 10, udp, 1, "", "10.0.0.1:53"),
+		dnsEvent(2, "10.0.0.2:5001", "a.test", "198.18.0.1"),
+		kernel(300, bodycam.TypeOpen, 1, 0, 0, "", ""),
+		dnsEvent(301, "10.0.0.2:5001", "b.test", "198.18.0.2"),
+		kernel(302, bodycam.TypeOpen, 1, 0, 0, "", ""),
+		// Two processes at once, told apart by what the sensor saw them ask.
+		kernel(400, bodycam.TypeSend, 11, udp, 2, "", "10.0.0.1:53"),
+		kernel(400, bodycam.TypeSend, 12, udp, 3, "", "10.0.0.1:53"),
+		asked(401, 11, 2, "c.test", "198.18.0.3"),
+		asked(401, 12, 3, "d.test", "198.18.0.4"),
+		dnsEvent(402, "10.0.0.2:5003", "d.test", "198.18.0.4"),
+		dnsEvent(402, "10.0.0.2:5002", "c.test", "198.18.0.3"),
+		kernel(700, bodycam.TypeOpen, 1, 0, 0, "", ""),
+		// Two that can't be told apart.
+		kernel(800, bodycam.TypeSend, 13, udp, 4, "", "10.0.0.1:53"),
+		kernel(800, bodycam.TypeSend, 14, udp, 5, "", "10.0.0.1:53"),
+		dnsEvent(801, "10.0.0.2:5004", "e.test", "198.18.0.5"),
+		kernel(1100, bodycam.TypeOpen, 1, 0, 0, "", ""),
+		// TCP Fast Open.
+		kernel(1200, bodycam.TypeConnect, 15, tcp, 6, "", "198.18.0.1:443"),
+		tcpEvent(1201, bodycam.TypeTLS, "10.0.0.2:6001", "198.18.0.1:443", "f.test", bodycam.HostSNI),
+		kernel(1500, bodycam.TypeOpen, 1, 0, 0, "", ""),
+		tcpEvent(9000, bodycam.TypeFlow, "10.0.0.2:6001", "198.18.0.1:443", "g.test", bodycam.HostSNI),
+		tcpEvent(9001, bodycam.TypeFlow, "10.0.0.2:6002", "198.18.0.2:443", "h.test", bodycam.HostSNI),
+	)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for host, pid := range map[string]int32{"a.test": 10, "b.test": 10, "c.test": 11, "d.test": 12, "e.test": 0, "f.test": 15, "g.test": 15, "h.test": 0} {
+		i := slices.IndexFunc(tr.events, func(e bodycam.Event) bool { return e.Host == host && e.Sensor == SensorName })
+		if i < 0 || tr.events[i].Proc.PID != pid || (tr.events[i].Cookie == 0) != (pid == 0) {
+			t.Errorf("%s: want pid %d:\n%s", host, pid, tr.String())
+		}
 	}
 }

@@ -11,6 +11,7 @@ type sockets struct {
 	byCookie map[uint64]*socket
 	byTuple  map[tuple]*socket   // latest first, older ones behind prevTuple
 	byPort   map[portKey]*socket // the same, whatever the destination
+	byUse    map[tuple][]*socket // those without local port: see loose.go
 	ring     []*socket           // all, oldest at next
 	next     int
 }
@@ -27,9 +28,13 @@ type socket struct {
 	proc, parent  bodycam.Proc
 	uid, gid      uint32
 	sid           int32
-	boot          uint64
-	outgoing      bool // it connected or sent
-	resolver      bool // it connected or sent to port 53
+	boot          uint64   // when it began to be used as it is
+	last          uint64   // when it was last used
+	outgoing      bool     // it connected or sent
+	resolver      bool     // it connected or sent to port 53
+	asked         []string // names that a sensor saw it ask for, where it has no local port
+	loose         bool
+	use           tuple
 
 	prevTuple, prevPort *socket
 }
@@ -39,7 +44,7 @@ type socket struct {
 const maxChain = 8
 
 func newSockets(limit int) sockets {
-	return sockets{byCookie: map[uint64]*socket{}, byTuple: map[tuple]*socket{}, byPort: map[portKey]*socket{},
+	return sockets{byCookie: map[uint64]*socket{}, byTuple: map[tuple]*socket{}, byPort: map[portKey]*socket{}, byUse: map[tuple][]*socket{},
 		ring: make([]*socket, limit)}
 }
 
@@ -73,7 +78,8 @@ func (t *sockets) learn(e *bodycam.Event) *socket {
 		}
 	}
 	s.parent, s.uid, s.gid, s.sid = e.Parent, e.UID, e.GID, e.SID
-	s.resolver = s.resolver || remote.Port() == 53
+	s.last = max(s.last, e.Boot)
+	s.resolver = s.resolver || remote.Port() == 53 || e.Type == bodycam.TypeDNS
 	moved := *s
 	if local.Port() != 0 {
 		moved.local = local
@@ -88,8 +94,13 @@ func (t *sockets) learn(e *bodycam.Event) *socket {
 	}
 	s.local, s.remote = moved.local, moved.remote
 	if s.local.Port() == 0 {
+		if e.Type == bodycam.TypeDNS && len(s.asked) < maxAsked {
+			s.asked = append(s.asked, canonical(e.Host))
+		}
+		t.loosen(s)
 		return nil
 	}
+	t.tighten(s)
 	return s
 }
 
@@ -107,6 +118,7 @@ func (t *sockets) keep(s *socket) {
 
 func (t *sockets) forget(s *socket) {
 	t.unlink(s)
+	t.tighten(s)
 	if t.byCookie[s.cookie] == s {
 		delete(t.byCookie, s.cookie)
 	}
