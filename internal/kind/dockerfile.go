@@ -494,7 +494,7 @@ func (b *builder) runEnv() []EnvVar {
 	for k, v := range b.args {
 		env = append(env, EnvVar{Name: k, Value: v})
 	}
-	return overlayEnv(env, b.out.env...)
+	return withHome(overlayEnv(env, b.out.env...), b.userNow())
 }
 
 // runFlags lists a RUN's flags that aren't honoured, and tells whether the step can run without them.

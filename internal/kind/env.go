@@ -110,6 +110,29 @@ func overlayEnv(base []EnvVar, over ...EnvVar) []EnvVar {
 	return out
 }
 
+// homeOf is the home directory of a user in the box, where no variable says otherwise: the accounts that the box
+// itself makes have these. An account that the base or a setup step makes elsewhere needs HOME in an env map.
+func homeOf(user string) string {
+	name, _, _ := strings.Cut(user, ":")
+	switch {
+	case name == "" || name == "root" || name == "0":
+		return "/root"
+	case strings.Trim(name, "0123456789") == "":
+		return "/home/user" + name
+	}
+	return "/home/" + name
+}
+
+// withHome adds HOME where the variables don't have it.
+func withHome(env []EnvVar, user string) []EnvVar {
+	for _, v := range env {
+		if v.Name == "HOME" {
+			return env
+		}
+	}
+	return overlayEnv(env, EnvVar{Name: "HOME", Value: homeOf(user)})
+}
+
 // cause strips the path from a file system error: the message already names it.
 func cause(err error) error {
 	var pe *fs.PathError

@@ -27,7 +27,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("name %q and description %q are a kind's own", k.Name, k.Description)
 	}
 	e := k.Environment
-	want := map[string]string{"A": "a", "C": "3", "D": "4", "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb",
+	want := map[string]string{"A": "a", "C": "3", "D": "4", "LANG": "C.UTF-8", "TERM": "dumb",
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	if d := cmp.Diff(want, e.Env); d != "" {
 		t.Errorf("maps merge key by key, and null takes away:\n%s", d)
@@ -119,7 +119,7 @@ func TestOverrides(t *testing.T) {
 	if p.User != "u" || p.Workdir != "/w" || p.Judge.Workspace[0] != "/w" || p.Seccomp != "observe" || p.Network.Forward[0].Host != "model" {
 		t.Errorf("plan: %+v", p)
 	}
-	if p.Env[0] != (EnvVar{Name: "E", Value: "${not expanded}"}) {
+	if p.Env[0] != (EnvVar{Name: "E", Value: "${not expanded}", From: "command line"}) {
 		t.Errorf("env: %+v", p.Env)
 	}
 }

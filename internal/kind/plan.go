@@ -74,12 +74,12 @@ type FileDigest struct {
 	Size   int64  `json:"size"`
 }
 
-// EnvVar is one environment variable. Where the value was taken from bodycam's own environment (${VAR}), From names
-// the variable and the JSON form leaves the value out, so that a secret doesn't get into run.json.
+// EnvVar is one environment variable. Where the value was taken from bodycam's own environment (${VAR}) or from the
+// command line, From says so and the JSON form leaves the value out, so that a secret doesn't get into run.json.
 type EnvVar struct {
 	Name  string
 	Value string
-	From  string // variables outside that the value was made from, separated by commas
+	From  string // variables outside that the value was made from, separated by commas, or "command line"
 }
 
 type envVarJSON struct {
@@ -133,6 +133,7 @@ type PlanAgent struct {
 	Timeout    Duration                   `json:"timeout,omitzero"`
 	Env        []EnvVar                   `json:"env,omitempty"` // beyond [Plan.Env], sorted by name
 	User       string                     `json:"user"`
+	Home       string                     `json:"home"` // HOME of that user: what ${home} stands for
 	SkillDirs  []string                   `json:"skill_dirs,omitempty"`
 	MCPServers []MCPServer                `json:"mcp_servers,omitempty"` // that the task wants the harness to have
 }

@@ -45,13 +45,17 @@ type Overrides struct {
 	TaskEnv []string
 }
 
+// fromCaller is [EnvVar.From] of a value that the caller set.
+const fromCaller = "command line"
+
 // resolver makes one plan.
 type resolver struct {
 	k    *Kind
 	t    *Task
 	o    Overrides
 	p    *Plan
-	home string
+	env  []EnvVar // of everything in the box, without a HOME that follows from the user
+	home string   // the agent's
 	errs []error
 }
 
@@ -92,11 +96,11 @@ func (r *resolver) check(err error) {
 	}
 }
 
-// literal are values that the caller gives as they are.
+// literal are values that the caller gives as they are. They may be secrets, so the plan's JSON form leaves them out.
 func literal(m map[string]string) []EnvVar {
 	var out []EnvVar
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, EnvVar{Name: k, Value: m[k]})
+		out = append(out, EnvVar{Name: k, Value: m[k], From: fromCaller})
 	}
 	return out
 }
@@ -176,7 +180,7 @@ func (r *resolver) environment() {
 		Output: firstOf(r.o.Limits.Output, te.Limits.Output, e.Limits.Output),
 	}
 	r.network()
-	p.Env = r.kindEnv(e.Env)
+	r.env = r.kindEnv(e.Env)
 	p.User = first(e.User, "root")
 	p.Workdir = first(e.Workdir, "/")
 }
@@ -217,27 +221,31 @@ func (r *resolver) build() {
 	if te.Build != nil {
 		spec := *te.Build
 		spec.Args = mergeStrings(spec.Args, r.o.BuildArgs)
-		b, err := readBuild(r.t.Dir, spec, buildBase{env: p.Env, user: p.User, images: r.k.Environment.Images})
+		b, err := readBuild(r.t.Dir, spec, buildBase{env: r.env, user: p.User, images: r.k.Environment.Images})
 		if err != nil {
 			r.check(err)
 			return
 		}
-		p.Env = b.env
+		r.env = b.env
 		p.Workdir, p.User = first(b.workdir, p.Workdir), first(b.user, p.User)
 		p.Setup = b.steps
 		p.Unhonoured = append(p.Unhonoured, b.unhonoured...)
 	}
-	p.Env = overlayEnv(p.Env, r.taskEnv(te.Env, r.taskFileName())...)
-	p.Env = overlayEnv(p.Env, literal(r.o.Env)...)
+	r.env = overlayEnv(r.env, r.taskEnv(te.Env, r.taskFileName())...)
+	r.env = overlayEnv(r.env, literal(r.o.Env)...)
 	p.Workdir = path.Clean(first(r.o.Workdir, te.Workdir, p.Workdir))
 	p.User = first(r.o.User, te.User, p.User)
-	r.home = "/"
-	for _, v := range p.Env {
-		if v.Name == "HOME" && path.IsAbs(v.Value) {
-			r.home = path.Clean(v.Value)
+	p.Env = withHome(r.env, p.User)
+	for _, v := range withHome(r.env, r.agentUser()) {
+		if v.Name == "HOME" {
+			r.home = path.Join("/", v.Value)
 		}
 	}
 	p.Artifacts = r.boxPaths(slices.Concat(r.k.Artifacts, te.Artifacts)...)
+}
+
+func (r *resolver) agentUser() string {
+	return first(r.t.Agent.User, r.k.Agent.User, r.p.User)
 }
 
 // boxPath puts the box's own values into a path of a kind or task file.
@@ -321,7 +329,7 @@ func (r *resolver) step(s Step, ofTask bool) PlanStep {
 		if ofTask {
 			env = func(m map[string]string) []EnvVar { return r.taskEnv(m, s.at) }
 		}
-		ps.Env = overlayEnv(r.p.Env, env(s.Env)...)
+		ps.Env = withHome(overlayEnv(r.env, env(s.Env)...), ps.User)
 	}
 	return ps
 }

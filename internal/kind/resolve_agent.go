@@ -41,11 +41,16 @@ func (r *resolver) agent() {
 	if d := r.t.Environment.SkillsDir; d != "" {
 		dirs = append(dirs, path.Join("/", d))
 	}
+	env := overlayEnv(r.kindEnv(a.Env), literal(r.o.AgentEnv)...)
+	if user := r.agentUser(); user != r.p.User && homeOf(user) != homeOf(r.p.User) && len(withHome(r.env, user)) != len(r.env) {
+		env = withHome(env, user) // the box's HOME is another user's
+	}
 	r.p.Agent = PlanAgent{
 		Harness: harness, Command: cmd, Model: first(r.o.Model, a.Model), Parameters: params,
 		Timeout:   firstOf(r.o.Timeouts.Agent, r.t.Agent.Timeout, a.Timeout, r.k.Timeouts.Agent),
-		Env:       overlayEnv(r.kindEnv(a.Env), literal(r.o.AgentEnv)...),
-		User:      first(r.t.Agent.User, a.User, r.p.User),
+		Env:       env,
+		User:      r.agentUser(),
+		Home:      r.home,
 		SkillDirs: r.boxPaths(dirs...), MCPServers: r.t.Environment.MCPServers,
 	}
 }
@@ -119,7 +124,7 @@ func (r *resolver) copies() []*Copy {
 func (r *resolver) tests() {
 	p, t := r.p, r.t
 	if s := t.Solution; s != nil {
-		p.Solution = &PlanSolution{Argv: s.Command.Args(), Workdir: p.Workdir, User: p.User, Env: overlayEnv(p.Env, r.taskEnv(s.Env, r.taskFileName())...)}
+		p.Solution = &PlanSolution{Argv: s.Command.Args(), Workdir: p.Workdir, User: p.User, Env: withHome(overlayEnv(r.env, r.taskEnv(s.Env, r.taskFileName())...), p.User)}
 		p.Solution.Copies = r.grading("solution", s.Dir, s.Box)
 	}
 	if tt := t.Tests; tt != nil {
@@ -127,7 +132,7 @@ func (r *resolver) tests() {
 		if !tt.Command.IsZero() && !r.o.NoTests {
 			p.Tests = &PlanTests{
 				Copies: copies, Argv: tt.Command.Args(), Workdir: p.Workdir, User: first(tt.User, p.User), Reward: tt.Reward,
-				Env:     overlayEnv(p.Env, r.taskEnv(tt.Env, r.taskFileName())...),
+				Env:     withHome(overlayEnv(r.env, r.taskEnv(tt.Env, r.taskFileName())...), first(tt.User, p.User)),
 				Timeout: firstOf(r.o.Timeouts.Verify, tt.Timeout, r.k.Timeouts.Verify),
 			}
 		}

@@ -275,3 +275,52 @@ func TestTestsWithoutScriptAreStillGradingMaterial(t *testing.T) {
 		t.Errorf("tests %+v, grading %+v", p.Tests, p.Grading)
 	}
 }
+
+func TestHomeFollowsTheUser(t *testing.T) {
+	docker := "FROM x\nRUN one\nUSER app\nRUN two\n"
+	files := map[string]string{"task.toml": "[agent]\nuser = 7\n[verifier]\nuser = \"root\"\n", "instruction.md": "do", "environment/Dockerfile": docker, "tests/test.sh": ""}
+	home := func(env []EnvVar) string {
+		for _, v := range env {
+			if v.Name == "HOME" {
+				return v.Value
+			}
+		}
+		return ""
+	}
+	p := mustPlan(t, "harbor", writeTree(t, files), Overrides{})
+	got := []string{home(p.Setup[0].Env), home(p.Setup[1].Env), home(p.Env), home(p.Agent.Env), p.Agent.Home, home(p.Tests.Env)}
+	if want := []string{"/root", "/home/app", "/home/app", "/home/user7", "/home/user7", "/root"}; !slices.Equal(got, want) {
+		t.Errorf("homes %q, want %q", got, want)
+	}
+	if !slices.Contains(p.Judge.HarnessState, "/home/user7/.codex/**") {
+		t.Errorf("harness state: %q", p.Judge.HarnessState)
+	}
+	files["environment/Dockerfile"] = "FROM x\nENV HOME=/srv/home\nRUN one\nUSER app\n"
+	p = mustPlan(t, "harbor", writeTree(t, files), Overrides{})
+	got = []string{home(p.Setup[0].Env), home(p.Env), home(p.Agent.Env), p.Agent.Home, home(p.Tests.Env)}
+	if want := []string{"/srv/home", "/srv/home", "", "/srv/home", "/srv/home"}; !slices.Equal(got, want) {
+		t.Errorf("homes %q, want %q", got, want)
+	}
+}
+
+func TestValuesOfTheCallerStayOutOfThePlan(t *testing.T) {
+	k, err := Load("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := CommandTask([]string{"true"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Resolve(k, task, Overrides{Env: map[string]string{"A": "tell-nobody-a"}, AgentEnv: map[string]string{"B": "tell-nobody-b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(b), "tell-nobody") {
+		t.Errorf("a value of the caller is in the plan: %s", b)
+	}
+}
