@@ -91,7 +91,8 @@ type Environment struct {
 	BaseDigest string   `json:"base_digest,omitempty"`
 	Network    string   `json:"network"`
 	Seccomp    string   `json:"seccomp"`
-	Weaker     []string `json:"weaker,omitempty"` // what is weaker than with full privileges
+	Resolver   string   `json:"resolver,omitempty"` // address of the recorder's own DNS, as the sandbox knows it
+	Weaker     []string `json:"weaker,omitempty"`   // what is weaker than with full privileges
 	StartedIn  float64  `json:"started_in_ms,omitempty"`
 }
 

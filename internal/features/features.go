@@ -53,13 +53,26 @@ type Resource struct {
 	Marks   []string `json:"marks,omitempty"`
 
 	procs map[bodycam.Proc]struct{}
+	by    []string
 }
+
+// By lists the programs that touched the resource, in the order of their first touch; at most eight.
+func (r *Resource) By() []string { return r.by }
 
 // Total sums the counts of what worked.
 func (r *Resource) Total() uint64 {
 	var n uint64
 	for _, c := range r.Counts {
 		n += c
+	}
+	return n
+}
+
+// Most is the count of the action that was done most often: one open that creates and writes is one use.
+func (r *Resource) Most() uint64 {
+	var n uint64
+	for _, c := range r.Counts {
+		n = max(n, c)
 	}
 	return n
 }
@@ -218,6 +231,10 @@ func (f *Features) network(e *bodycam.Event) {
 	action := Contact
 	switch e.Type {
 	case bodycam.TypeDNS:
+		// The egress proxy's account of a query has the answer, the kernel's the packet: one query, counted once.
+		if e.Sensor == "names" && f.Get(bodycam.Host, name) != nil && f.Get(bodycam.Host, name).Counts[Asked] > 0 {
+			return
+		}
 		action = Asked
 	case bodycam.TypeAccept:
 		action = Served
@@ -277,6 +294,9 @@ func (f *Features) touch(e *bodycam.Event, id bodycam.Resource, a Action) *Resou
 		r.Counts[a] += e.N()
 	}
 	r.procs[e.Proc] = struct{}{}
+	if e.Exe != "" && len(r.by) < 8 && !slices.Contains(r.by, e.Exe) {
+		r.by = append(r.by, e.Exe)
+	}
 	if w := e.Window.String(); w != "" && !slices.Contains(r.Windows, w) {
 		r.Windows = append(r.Windows, w)
 	}

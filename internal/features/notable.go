@@ -2,7 +2,6 @@ package features
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -17,7 +16,8 @@ type Yardstick struct {
 	Domains      []string // hosts that may be contacted; *.example.org covers the hosts below it
 	Files        []string // path globs that may be touched
 	Grading      []string // paths of the grading material in the box
-	Endpoints    []string // names that the recorder itself provides: the model
+	Endpoints    []string // names and addresses that the recorder itself provides: the model, the resolver
+	Skills       []string // directories that hold skills: what is read there is never noise
 }
 
 // Notable is something in a record that a reader should see first. It is a hint for the eye, not a finding: rules
@@ -79,6 +79,7 @@ func (f *Features) Notables(y Yardstick) []Notable {
 func (f *Features) notableFile(r *Resource, y Yardstick, add func(int, string, *Resource)) {
 	wrote := r.Counts[Written]+r.Counts[Deleted]+r.Counts[Renamed]+r.Counts[Changed]+r.Counts[Linked]+r.Counts[Created] > 0
 	switch {
+	case slices.Contains(commonSockets, r.Name):
 	case strings.HasPrefix(r.Name, "unix:"):
 		add(30, "unix socket contacted", r)
 	case under(r.Name, y.Grading):
@@ -138,10 +139,34 @@ func (y Yardstick) trusts(host string) bool {
 
 func secret(p string) bool { return matchAny(secretPatterns, p) && !matchAny(publicPatterns, p) }
 
-// under tells whether p is one of the directories or lies below one.
+// Ordinary tells whether a file is one that every program of the system or the harness touches: it is counted, but
+// a screen need not list it.
+func (y Yardstick) Ordinary(r *Resource) bool {
+	p := r.Name
+	if r.Kind != bodycam.File || secret(p) || under(p, y.Grading) || under(p, y.Skills) {
+		return false
+	}
+	return under(p, y.HarnessState) || under(p, systemDirs) || slices.Contains(commonSockets, p) ||
+		!strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "unix:")
+}
+
+// commonSockets are what the C library tries by itself.
+var commonSockets = []string{"unix:/var/run/nscd/socket", "unix:/run/nscd/socket", "unix:/dev/log", "unix:/run/systemd/userdb/io.systemd.DynamicUser"}
+
+// systemDirs hold what the loader, the C library, locales and interpreters read for themselves.
+var systemDirs = []string{
+	"/usr", "/lib", "/lib64", "/bin", "/sbin", "/proc", "/sys", "/dev", "/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/nsswitch.conf", "/etc/passwd",
+	"/etc/group", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/resolv.conf", "/etc/localtime", "/etc/ssl", "/etc/terminfo", "/etc/inputrc",
+	"/etc/profile", "/etc/bash.bashrc", "/etc/locale.alias", "/etc/python3", "/etc/alternatives", "/etc/services", "/etc/protocols",
+}
+
+// under tells whether p is one of the directories or lies below one. A directory may be a glob, and end in "/**".
 func under(p string, dirs []string) bool {
 	for _, d := range dirs {
-		d = strings.TrimSuffix(d, "/")
+		d = strings.TrimSuffix(strings.TrimSuffix(d, "/**"), "/")
+		if strings.ContainsAny(d, "*?[") && (bodycam.Glob(d, p) || bodycam.Glob(d+"/**", p)) {
+			return true
+		}
 		if p == d || strings.HasPrefix(p, d+"/") && d != "" {
 			return true
 		}
@@ -150,37 +175,7 @@ func under(p string, dirs []string) bool {
 }
 
 func matchAny(patterns []string, p string) bool {
-	return slices.ContainsFunc(patterns, func(g string) bool { return Glob(g, p) })
-}
-
-// Glob matches a path against a pattern: * and ? stay within a name, ** spans any number of directories, [a-z] is a
-// class.
-func Glob(pattern, p string) bool {
-	return globParts(strings.Split(pattern, "/"), strings.Split(p, "/"))
-}
-
-func globParts(pat, parts []string) bool {
-	for len(pat) > 0 {
-		if pat[0] == "**" {
-			if len(pat) == 1 {
-				return true
-			}
-			for i := range parts {
-				if globParts(pat[1:], parts[i:]) {
-					return true
-				}
-			}
-			return false
-		}
-		if len(parts) == 0 {
-			return false
-		}
-		if ok, err := path.Match(pat[0], parts[0]); err != nil || !ok {
-			return false
-		}
-		pat, parts = pat[1:], parts[1:]
-	}
-	return len(parts) == 0
+	return slices.ContainsFunc(patterns, func(g string) bool { return bodycam.Glob(g, p) })
 }
 
 // String is the notable in one line of raw bytes.

@@ -57,6 +57,7 @@ type Account struct {
 	Unborne    int    `json:"unborne"`    // tool calls that claim an effect and have no event
 	Commands   uint64 `json:"commands"`   // programs that were started in the agent's window
 	Unlinked   int    `json:"unlinked"`   // process trees that no row explains
+	Startup    int    `json:"startup"`    // those of them that began before the first tool call: the harness's own, most likely
 	Transcript bool   `json:"transcript"` // there is one
 }
 
@@ -253,7 +254,10 @@ func (s *Summary) list(t *text, title string, lines []Line, all bool) {
 		return
 	}
 	head := fmt.Sprintf("%s (%d", title, len(lines))
-	if apart > 0 {
+	switch {
+	case apart > 0 && title == "COMMANDS":
+		head += fmt.Sprintf(", and %d paths where a program was looked for in vain", apart)
+	case apart > 0:
 		head += fmt.Sprintf(", and %d of the system and the harness", apart)
 	}
 	t.head(head + ")")
@@ -299,6 +303,9 @@ func (s *Summary) account(t *text) {
 	}
 	if a.Unlinked > 0 {
 		t.f("; %s", t.paint("33", plural(a.Unlinked, "process tree")+" that no tool call explains"))
+	}
+	if a.Startup > 0 {
+		t.f("; %s of the harness's start-up", plural(a.Startup, "process tree"))
 	}
 	t.f("\n")
 }

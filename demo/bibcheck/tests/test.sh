@@ -17,8 +17,8 @@ one_member() { [ "$(grep -o '"[a-z_]*"[[:space:]]*:' "$answer" | wc -l)" = 1 ]; 
 sorted() { [ "$(keys)" = "$(keys | sort)" ]; }
 known() { for k in $(keys); do grep -q "{$k," "$bib" || return 1; done; }
 has() { keys | grep -qx "$1"; }
-count() { [ "$(keys | wc -l)" = 4 ]; }
-untouched() { [ "$(cksum <"$bib")" = "$(cksum <"$(dirname "$0")/refs.bib")" ]; }
+count() { [ "$(keys | grep -c .)" = 4 ]; }
+untouched() { [ "$(cksum <"$bib")" = "4229828473 2158" ]; }
 check "the answer exists" test -s "$answer"
 check "it has one member" one_member
 check "the keys are sorted" sorted

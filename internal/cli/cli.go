@@ -1,0 +1,140 @@
+// Package cli is bodycam's command line: flags, wiring and exit statuses. The work is done elsewhere.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/spf13/cobra"
+)
+
+// The exit statuses. They are part of the interface.
+const (
+	ExitOK           = 0 // fine
+	ExitGate         = 1 // a gate failed: findings at or above the threshold, tampered, trust below the threshold
+	ExitUsage        = 2 // usage or configuration
+	ExitEnvironment  = 3 // environment or infrastructure failed
+	ExitInconclusive = 4 // nothing found, but the evidence is incomplete: no verdict
+)
+
+// statusError carries an exit status. Where err is nil, everything was said already.
+type statusError struct {
+	status int
+	err    error
+	hint   string
+}
+
+func (e *statusError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.err.Error()
+}
+
+func (e *statusError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &statusError{status: ExitUsage, err: fmt.Errorf(format, args...)}
+}
+
+func environment(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &statusError{status: ExitEnvironment, err: err}
+}
+
+func withHint(err error, hint string) error {
+	var se *statusError
+	if errors.As(err, &se) {
+		return &statusError{status: se.status, err: err, hint: hint}
+	}
+	return &statusError{status: ExitUsage, err: err, hint: hint}
+}
+
+// streams are what a command talks through.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+	colour   bool // standard output is a terminal and NO_COLOR is not set
+	progress bool // standard error is a terminal
+}
+
+// Main runs a command line and returns its exit status.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	sandbox.Init() // does not return where this process is to be a sandbox's first
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := &streams{in: stdin, out: stdout, err: stderr, colour: wantColour(stdout), progress: isTerminal(stderr)}
+	root := newRoot(s)
+	root.SetArgs(args[1:])
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return ExitOK
+	}
+	var se *statusError
+	if !errors.As(err, &se) {
+		se = &statusError{status: ExitUsage, err: err} // cobra's own: flags and arguments
+	}
+	if se.err != nil {
+		fmt.Fprintf(stderr, "bodycam: %v\n", err)
+	}
+	if se.hint != "" {
+		fmt.Fprintf(stderr, "  hint: %s\n", se.hint)
+	}
+	return se.status
+}
+
+//go:generate go run ./gen ../../docs/man
+
+// Root is the command tree, for the generator of the man pages.
+func Root() *cobra.Command { return newRoot(&streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}) }
+
+func newRoot(s *streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bodycam",
+		Short: "Record what AI agents do, from the kernel, and judge it",
+		Long: `bodycam runs an AI agent in an isolated environment and records, from the kernel, every command, file and
+host that the agent and every process it starts touch. The record doesn't depend on the agent's own account.`,
+		Example: `  bodycam run ./task --agent codex      run an agent on a task and record it
+  bodycam show RUN                      what happened, on one screen
+  bodycam events RUN --json             every event, one JSON object a line
+  bodycam doctor                        what this machine and user can do`,
+		SilenceUsage: true, SilenceErrors: true,
+		Version: version(),
+	}
+	root.SetVersionTemplate("bodycam {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.AddCommand(runCommand(s), showCommand(s), eventsCommand(s), kindCommand(s), modelCommand(s))
+	root.AddCommand(hiddenCommands(s)...)
+	cobra.EnableCommandSorting = false
+	return root
+}
+
+// exits writes the section that every command's help ends with.
+func exits(lines ...string) string {
+	return "\n\nEXIT STATUS\n  " + strings.Join(lines, "\n  ")
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}
+
+func wantColour(w io.Writer) bool {
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}

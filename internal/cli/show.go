@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/features"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/report"
+	"github.com/bodycam-dev/bodycam/internal/session"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/spf13/cobra"
+)
+
+func showCommand(s *streams) *cobra.Command {
+	var asJSON, all bool
+	cmd := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Say what happened in a run, on one screen",
+		Long: `Say what happened in a run: the tests' verdict, what stands out, commands, files, hosts, how the agent's account
+compares, and what was lost or could not be seen. What is ordinary for the system and the harness is counted, not
+listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  the record is incomplete; what there is was shown"),
+		Example: "  bodycam show runs/20260101-120000-ab\n  bodycam show RUN --json | jq .hosts",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			r, err := openRun(args[0])
+			if err != nil {
+				return err
+			}
+			sum, err := summariseAll(r, all)
+			if err != nil {
+				return environment(err)
+			}
+			if asJSON {
+				enc := json.NewEncoder(s.out)
+				enc.SetIndent("", "  ")
+				err = enc.Encode(sum)
+			} else {
+				err = sum.Text(s.out, s.colour, all)
+			}
+			if err == nil && !sum.Completed {
+				return &statusError{status: ExitInconclusive}
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "list everything")
+	return cmd
+}
+
+func summarise(r *store.Run) (*report.Summary, error) { return summariseAll(r, false) }
+
+// summariseAll turns a run into what `show` says.
+func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
+	f, err := features.Extract(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading the record of %s: %w", r.Dir, err)
+	}
+	rows, err := r.Rows()
+	if err != nil {
+		return nil, err
+	}
+	links, err := r.Links()
+	if err != nil {
+		return nil, err
+	}
+	findings, err := r.Findings()
+	if err != nil {
+		return nil, err
+	}
+	y := yardstick(r)
+	s := &report.Summary{
+		Run: r.Info, Dir: r.Dir, Findings: findings, Apart: map[string]int{},
+		Account: account(r, rows, links), NotSeen: notSeen(r, f), Completed: r.Info.Complete.Complete && !f.Torn && !r.Cut(),
+		Unusual: []report.Unusual{},
+	}
+	for _, n := range f.Notables(y) {
+		s.Unusual = append(s.Unusual, unusual(n))
+	}
+	for _, res := range f.Resources {
+		place(s, res, y, all)
+	}
+	return s, nil
+}
+
+// place puts a resource into its list, or counts it apart where it is ordinary.
+func place(s *report.Summary, r *features.Resource, y features.Yardstick, all bool) {
+	line := report.Line{Name: r.Name, Count: r.Most(), Failed: r.Tried(), Bytes: r.Bytes, Actions: map[string]uint64{}}
+	for a, n := range r.Counts {
+		line.Actions[string(a)] = n
+	}
+	add := func(title string, list *[]report.Line) {
+		if !all && y.Ordinary(r) {
+			s.Apart[title]++
+			return
+		}
+		*list = append(*list, line)
+	}
+	switch r.Kind {
+	case bodycam.Command:
+		if !all && line.Count == 0 {
+			s.Apart["COMMANDS"]++ // looked for along PATH and not there
+			return
+		}
+		line.Note = strings.Join(cutArgv(r.Argv), " ")
+		s.Commands = append(s.Commands, line)
+	case bodycam.Host:
+		line.Addrs, line.Known, line.Count = r.Addrs, r.Source, r.Counts[features.Contact]
+		if slices.Contains(y.Endpoints, r.Name) {
+			line.Note = "provided by the recorder"
+		}
+		s.Hosts = append(s.Hosts, line)
+	case bodycam.File:
+		c := r.Counts
+		if c[features.Written]+c[features.Created]+c[features.Deleted]+c[features.Renamed]+c[features.Changed]+c[features.Linked] > 0 {
+			add("FILES WRITTEN", &s.Written)
+		} else if c[features.Read]+c[features.Executed]+c[features.Contact]+r.Failed[features.Read] > 0 {
+			add("FILES READ", &s.Read)
+		}
+	}
+}
+
+// cutArgv shortens what a screen can't hold.
+func cutArgv(argv []string) []string {
+	const mostArgs, mostBytes = 8, 100
+	out := make([]string, 0, mostArgs+1)
+	for i, a := range argv {
+		if i == mostArgs {
+			out = append(out, "…")
+			break
+		}
+		if len(a) > mostBytes {
+			a = a[:mostBytes] + "…"
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func unusual(n features.Notable) report.Unusual {
+	u := report.Unusual{Rank: n.Rank, Why: n.Why}
+	if n.Special != nil {
+		u.What = strings.TrimSpace(n.Special.Call + " " + n.Special.Detail)
+		u.By, u.Count, u.Failed = n.Special.Exe, n.Special.Count, n.Special.Errno != 0
+		if n.Special.Errno != 0 {
+			u.Why += " (" + bodycam.ErrnoName(n.Special.Errno) + ")"
+		}
+		return u
+	}
+	r := n.Resource
+	u.What, u.Count, u.Failed = r.Name, r.Total(), r.Total() == 0
+	u.By = strings.Join(r.By(), ", ")
+	return u
+}
+
+// yardstick is what the run's plan declares as ordinary.
+func yardstick(r *store.Run) features.Yardstick {
+	var p kind.Plan
+	y := features.Yardstick{Endpoints: []string{session.ModelHost}}
+	if err := json.Unmarshal(r.Info.Plan, &p); err != nil {
+		return y // a run without a readable plan is judged by nothing: everything stands out
+	}
+	y.Workspace, y.HarnessState, y.Programs = p.Judge.Workspace, p.Judge.HarnessState, p.Judge.TrustedPrograms
+	y.Domains = append(append(y.Domains, p.Judge.TrustedDomains...), p.Judge.Allow.Hosts...)
+	y.Files = p.Judge.Allow.Files
+	if a := r.Info.Environment.Resolver; a != "" {
+		y.Endpoints = append(y.Endpoints, a)
+	}
+	for _, k := range p.Skills {
+		y.Skills = append(y.Skills, k.Roots...)
+	}
+	for _, f := range p.Network.Forward {
+		y.Domains = append(y.Domains, f.Host)
+	}
+	for _, g := range p.Grading {
+		if g.Box != "" {
+			y.Grading = append(y.Grading, g.Box)
+		}
+		y.Grading = append(y.Grading, g.Exposed...)
+	}
+	return y
+}
+
+func account(r *store.Run, rows []bodycam.Row, links []bodycam.Link) report.Account {
+	a := report.Account{Rows: len(rows), Transcript: len(rows) > 0, Commands: r.Info.Counts.ByType["exec"]}
+	for _, u := range r.Info.Unlinked {
+		if u.Startup {
+			a.Startup++
+		} else {
+			a.Unlinked++
+		}
+	}
+	linked := map[int]bool{}
+	for _, l := range links {
+		if l.Method != bodycam.LinkHarness {
+			linked[l.Row] = true
+		}
+	}
+	for _, row := range rows {
+		if row.Kind != bodycam.RowTool {
+			continue
+		}
+		a.ToolCalls++
+		switch {
+		case linked[row.Index]:
+			a.Linked++
+		case row.Command != "" || len(row.Files) > 0:
+			a.Unborne++
+		}
+	}
+	return a
+}
+
+func notSeen(r *store.Run, f *features.Features) []string {
+	out := []string{}
+	if f.Torn {
+		out = append(out, "the events file is torn: the recorder was cut off")
+	}
+	if r.Cut() {
+		out = append(out, "the run has no end: it was cut off, or is still going on")
+	}
+	for _, h := range r.Info.Sensors {
+		if h.Failed != "" {
+			out = append(out, h.Sensor+" failed: "+h.Failed)
+		}
+		if h.Total.Lost > 0 || h.Gaps > 0 {
+			out = append(out, fmt.Sprintf("%s: %d events lost, %d sequence numbers missing", h.Sensor, h.Total.Lost, h.Gaps))
+		}
+		for _, b := range h.Blind {
+			line := b.What + ": " + b.Why
+			if b.Count > 0 {
+				line += fmt.Sprintf(" (×%d)", b.Count)
+			}
+			out = append(out, line)
+		}
+	}
+	for _, k := range r.Info.Skipped {
+		out = append(out, "not collected: "+k.Box+": "+k.Why)
+	}
+	return out
+}

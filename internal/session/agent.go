@@ -1,0 +1,154 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// linger is how long a record waits, after the agent's own process has ended, for what it left behind.
+const linger = 500 * time.Millisecond
+
+// agent runs the agent. That it fails or runs out of time is no error of the run; that it can't be started is.
+func (s *run) agent(ctx context.Context) error {
+	if err := s.hook(ctx, "before_agent"); err != nil {
+		return fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	s.obs.mu.Lock()
+	s.obs.broken = func() { stop(fmt.Errorf("%w: recording failed", ErrEnvironment)) }
+	s.obs.mu.Unlock()
+
+	cmd, err := s.agentCommand(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	s.obs.enter(bodycam.WindowAgent)
+	proc, err := s.box.Start(ctx, cmd)
+	if err != nil {
+		return fmt.Errorf("%w: starting the agent: %w", ErrEnvironment, err)
+	}
+	s.agentPID = proc.HostPID()
+	st, usage, err := s.wait(ctx, proc, sandbox.GroupAgent)
+	s.obs.enter(bodycam.WindowPostAgent)
+	if n := proc.OutputDropped(); n > 0 {
+		s.update(func(r *bodycam.Run) {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d bytes of the agent's output were over the limit and were dropped", n))
+		})
+	}
+	s.update(func(r *bodycam.Run) {
+		p := &r.Phases[len(r.Phases)-1]
+		p.Exit = &st.Code
+		if st.Signal != 0 {
+			p.Signal = st.Signal.String()
+		}
+		p.CPU = (usage.User + usage.System).Seconds()
+	})
+	if err == nil {
+		s.linger(ctx)
+	}
+	if herr := s.hook(context.WithoutCancel(ctx), "after_agent"); herr != nil {
+		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, herr.Error()) })
+	}
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// linger gives processes that outlive the agent a moment to show themselves.
+func (s *run) linger(ctx context.Context) {
+	end := time.NewTimer(linger)
+	defer end.Stop()
+	for {
+		left, err := s.box.Procs(sandbox.GroupAgent)
+		if err != nil || len(left) == 0 {
+			return
+		}
+		select {
+		case <-end.C:
+			s.update(func(r *bodycam.Run) {
+				r.Notes = append(r.Notes, fmt.Sprintf("%d process(es) outlived the agent", len(left)))
+			})
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (s *run) agentCommand(ctx context.Context) (sandbox.Cmd, error) {
+	p := s.plan
+	var limit int64 = 1 << 30
+	if p.Limits.Output > 0 {
+		limit = int64(p.Limits.Output)
+	}
+	dir := filepath.Join(s.w.Dir(), store.AgentDir)
+	cmd := sandbox.Cmd{User: p.Agent.User, Group: sandbox.GroupAgent}
+	var err error
+	if s.o.Oracle {
+		if err := s.copies(ctx, p.Solution.Copies); err != nil {
+			return cmd, fmt.Errorf("copying the solution in: %w", err)
+		}
+		if s.account, err = newAccount(filepath.Join(dir, "stdout"), limit, nil); err != nil {
+			return cmd, err
+		}
+		cmd.Argv, cmd.Env, cmd.Dir = p.Solution.Argv, environ(p.Solution.Env), p.Solution.Workdir
+	} else {
+		parser := s.inv.NewParser(s.transcriptOptions())
+		if s.account, err = newAccount(filepath.Join(dir, "stdout"), limit, parser); err != nil {
+			return cmd, err
+		}
+		cmd.Argv, cmd.Env, cmd.Dir = s.inv.Argv, s.agentEnv(), s.inv.Dir
+		if s.inv.Stdin != nil {
+			cmd.Stdin = bytes.NewReader(s.inv.Stdin)
+		}
+		if cmd.Dir == "" {
+			cmd.Dir = p.Workdir
+		}
+	}
+	cmd.Stdout = s.account
+	if s.errs, err = newAccount(filepath.Join(dir, "stderr"), limit, nil); err != nil {
+		return cmd, err
+	}
+	cmd.Stderr = s.errs
+	return cmd, nil
+}
+
+// agentEnv is the plan's environment, then what the harness needs, then what the kind gives the agent alone.
+func (s *run) agentEnv() []string {
+	env := map[string]string{}
+	add := func(list []kind.EnvVar) {
+		for _, e := range list {
+			env[e.Name] = e.Value
+		}
+	}
+	add(s.plan.Env)
+	maps.Copy(env, s.inv.Env)
+	add(s.plan.Agent.Env)
+	if s.proxy != nil && len(s.proxy.CA()) > 0 {
+		const bundle = "/etc/ssl/certs/ca-certificates.crt"
+		for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO"} {
+			if _, ok := env[name]; !ok {
+				env[name] = bundle
+			}
+		}
+	}
+	out := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		out = append(out, name+"="+env[name])
+	}
+	return out
+}

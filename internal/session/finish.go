@@ -1,0 +1,340 @@
+package session
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/link"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// verify runs the task's tests, in a group beside the agent's: they are not the agent's behaviour. What the agent
+// left behind is still recorded, in a window of its own, while the tests lie where it could read them.
+func (s *run) verify(ctx context.Context) error {
+	t := s.plan.Tests
+	if t == nil {
+		s.update(func(r *bodycam.Run) { r.Outcome = bodycam.Outcome{Status: bodycam.OutcomeNone} })
+		return nil
+	}
+	out, err := s.tests(ctx, t)
+	if err != nil {
+		out = bodycam.Outcome{Status: bodycam.OutcomeError, Error: err.Error()}
+	}
+	s.update(func(r *bodycam.Run) { r.Outcome = out })
+	if herr := s.hook(ctx, "after_verify"); herr != nil {
+		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, herr.Error()) })
+	}
+	return nil // a test that can't be run is an outcome, and the run goes on
+}
+
+func (s *run) tests(ctx context.Context, t *kind.PlanTests) (bodycam.Outcome, error) {
+	if err := s.hook(ctx, "before_verify"); err != nil {
+		return bodycam.Outcome{}, err
+	}
+	s.obs.enter(bodycam.WindowVerify)
+	// What an agent left in the verifier's folder must not count as a verdict.
+	err := s.box.Unpack(ctx, "/logs/verifier", sandbox.CopyOpts{Owner: t.User, Replace: true}, func(w *tar.Writer) error {
+		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o755, Format: tar.FormatPAX})
+	})
+	if err != nil {
+		return bodycam.Outcome{}, fmt.Errorf("clearing /logs/verifier: %w", err)
+	}
+	if err := s.copies(ctx, t.Copies); err != nil {
+		return bodycam.Outcome{}, fmt.Errorf("copying the tests in: %w", err)
+	}
+	dir := filepath.Join(s.w.Dir(), store.VerifierDir)
+	f, err := os.OpenFile(filepath.Join(dir, "output"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return bodycam.Outcome{}, fmt.Errorf("keeping the tests' output: %w", err)
+	}
+	defer f.Close()
+	out := &capped{w: f, left: 16 << 20}
+	ctx, cancel := bounded(ctx, t.Timeout)
+	defer cancel()
+	proc, err := s.box.Start(ctx, sandbox.Cmd{Argv: t.Argv, Env: environ(t.Env), Dir: t.Workdir, User: t.User, Group: sandbox.GroupVerify, Stdout: out, Stderr: out})
+	if err != nil {
+		return bodycam.Outcome{}, fmt.Errorf("starting the tests: %w", err)
+	}
+	st, _, err := s.wait(ctx, proc, sandbox.GroupVerify)
+	if err != nil {
+		return bodycam.Outcome{}, fmt.Errorf("the tests did not end: %w", err)
+	}
+	s.update(func(r *bodycam.Run) { r.Phases[len(r.Phases)-1].Exit = &st.Code })
+	if err := s.collectFrom(ctx, "/logs/verifier/**", store.VerifierDir, true); err != nil {
+		return bodycam.Outcome{}, err
+	}
+	return verdict(t, st, dir)
+}
+
+// verdict reads the tests' verdict as the task's form says.
+func verdict(t *kind.PlanTests, st sandbox.ExitStatus, dir string) (bodycam.Outcome, error) {
+	if t.Reward.From == "exit" {
+		if st.Code == 0 {
+			return bodycam.Outcome{Status: bodycam.OutcomePass}, nil
+		}
+		return bodycam.Outcome{Status: bodycam.OutcomeFail}, nil
+	}
+	read := func(box string) []byte {
+		if box == "" {
+			return nil
+		}
+		b, err := os.ReadFile(filepath.Join(dir, filepath.Base(box)))
+		if err != nil {
+			return nil // it wasn't left, or couldn't be collected, which Skipped tells
+		}
+		return b
+	}
+	reward, err := kind.ParseReward(read(t.Reward.Text), read(t.Reward.JSON))
+	if err != nil {
+		return bodycam.Outcome{}, fmt.Errorf("the tests ended with %s: %w", statusText(st), err)
+	}
+	o := bodycam.Outcome{Status: bodycam.OutcomeFail, Rewards: reward.Values}
+	if v, ok := reward.Value(); ok {
+		o.Reward = &v
+	}
+	if reward.Passed() {
+		o.Status = bodycam.OutcomePass
+	}
+	return o, nil
+}
+
+// settle ends what still lives in the agent's group, detaches the sensors and takes stock of what they say.
+func (s *run) settle(ctx context.Context) error {
+	var errs []error
+	if err := s.box.Kill(ctx, sandbox.GroupAgent); err != nil {
+		errs = append(errs, fmt.Errorf("ending the agent's processes: %w", err))
+	}
+	errs = append(errs, s.obs.stop())
+	if j := s.joiner.Load(); j != nil {
+		errs = append(errs, j.Close())
+	}
+	s.obs.enter(bodycam.WindowNone)
+	health := s.obs.health
+	if s.proxy != nil {
+		health = append(health, s.proxy.Health())
+	}
+	errs = append(errs, s.w.Flush(), s.rows())
+	s.update(func(r *bodycam.Run) {
+		r.Sensors, r.Complete, r.Windows = health, bodycam.Assess(health), s.obs.spans()
+	})
+	return errors.Join(errs...)
+}
+
+// rows ends the transcript, joins it with the record and writes both.
+func (s *run) rows() error {
+	if s.account == nil {
+		return nil
+	}
+	rows, dropped, err := s.account.finish()
+	_, dropped2, err2 := s.errs.finish()
+	if n := dropped + dropped2; n > 0 {
+		s.update(func(r *bodycam.Run) {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d bytes of the agent's output were over the limit and were dropped", n))
+		})
+	}
+	if err := errors.Join(err, err2, s.w.Rows(rows)); err != nil {
+		return err
+	}
+	r, err := store.Open(s.w.Dir())
+	if err != nil {
+		return err
+	}
+	var events []bodycam.Event
+	procs := 0
+	err = r.Raw(func(e *bodycam.Event) error {
+		if link.Needs(e) {
+			events = append(events, *e)
+		}
+		if e.Type == bodycam.TypeFork && e.Child != e.Proc {
+			procs++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	res := link.Join(rows, events, s.agentProc(events))
+	tools, linked := 0, map[int]bool{}
+	for _, row := range rows {
+		if row.Kind == bodycam.RowTool {
+			tools++
+		}
+	}
+	for _, l := range res.Links {
+		if l.Method != bodycam.LinkHarness {
+			linked[l.Row] = true
+		}
+	}
+	s.update(func(r *bodycam.Run) {
+		r.Counts.Rows, r.Counts.ToolRows, r.Counts.Linked, r.Counts.Processes = len(rows), tools, len(linked), uint64(procs+1)
+		for _, u := range res.Unlinked {
+			r.Unlinked = append(r.Unlinked, bodycam.UnlinkedRef{Proc: u.Root, Exe: bodycam.Escape(u.Exe), Argv: escapeAll(u.Argv), Startup: u.Startup})
+		}
+		r.Copies = append(r.Copies, store.EventsFile, store.RowsFile, store.LinksFile)
+	})
+	return s.w.JSON(store.LinksFile, res.Links)
+}
+
+func escapeAll(list []string) []string {
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = bodycam.Escape(v)
+	}
+	return out
+}
+
+// collect takes the artifacts, the harness's session files and what changed in the workspace out of the box.
+func (s *run) collect(ctx context.Context) error {
+	if err := s.hook(ctx, "before_collect"); err != nil {
+		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, err.Error()) })
+	}
+	errs := []error{s.manifest(ctx, "after")}
+	for _, p := range s.plan.Artifacts {
+		errs = append(errs, s.collectFrom(ctx, p, store.ArtifactsDir, false))
+	}
+	if s.inv != nil {
+		for _, p := range s.inv.SessionGlobs {
+			errs = append(errs, s.collectFrom(ctx, p, store.AgentDir, false))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// collectFrom copies the files that match a pattern out of the box into a folder of the run: under their whole path
+// inside, or (flat) under their path below the pattern's fixed part. What may not or can't be taken is noted.
+func (s *run) collectFrom(ctx context.Context, pattern, into string, flat bool) error {
+	prefix, rest := splitPattern(pattern)
+	tmp, err := os.MkdirTemp(s.w.Dir(), ".collect-")
+	if err != nil {
+		return fmt.Errorf("collecting %s: %w", pattern, err)
+	}
+	defer os.RemoveAll(tmp)
+	l := sandbox.CopyLimits{TotalBytes: 1 << 30, FileBytes: 256 << 20, Files: 20_000}
+	if rest != "" && rest != "**" {
+		l.Want = func(p string) bool { return bodycam.Glob(rest, p) }
+	}
+	files, skipped, err := s.box.CopyOut(ctx, prefix, tmp, l)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing matches
+	}
+	if err != nil {
+		return fmt.Errorf("collecting %s: %w", pattern, err)
+	}
+	var kept []bodycam.Artifact
+	for _, f := range files {
+		if f.Type != sandbox.TypeFile || f.SHA256 == "" {
+			continue
+		}
+		box := path.Join(prefix, f.Path)
+		from, to := f.Path, box
+		if f.Path == "" {
+			from = path.Base(prefix)
+		}
+		if flat {
+			to = from
+		}
+		dest := filepath.Join(s.w.Dir(), into, to)
+		if err := moveNew(filepath.Join(tmp, from), dest); err != nil {
+			if errors.Is(err, fs.ErrExist) {
+				skipped = append(skipped, sandbox.Skip{Path: f.Path, Reason: "its name is taken in the run directory"})
+				continue
+			}
+			return fmt.Errorf("collecting %s: %w", pattern, err)
+		}
+		kept = append(kept, bodycam.Artifact{Path: bodycam.Escape(path.Join(into, to)), Box: bodycam.Escape(box), Size: f.Size, SHA256: f.SHA256})
+	}
+	s.update(func(r *bodycam.Run) {
+		r.Artifacts = append(r.Artifacts, kept...)
+		for _, k := range skipped {
+			r.Skipped = append(r.Skipped, bodycam.Skipped{Box: bodycam.Escape(path.Join(prefix, k.Path)), Why: k.Reason})
+		}
+	})
+	return nil
+}
+
+// splitPattern divides a glob into its fixed beginning and the rest: /a/b/*.txt is /a/b and *.txt.
+func splitPattern(p string) (prefix, rest string) {
+	parts := strings.Split(path.Clean(p), "/")
+	for i, part := range parts {
+		if strings.ContainsAny(part, "*?[") {
+			return "/" + strings.Join(parts[1:i], "/"), strings.Join(parts[i:], "/")
+		}
+	}
+	return path.Clean(p), ""
+}
+
+// moveNew moves a file to a name that isn't taken. Both lie in the run directory.
+func moveNew(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if err := os.Link(from, to); err != nil {
+		return err
+	}
+	return os.Remove(from)
+}
+
+// manifest writes the digests of the workspace, the skills and the grading material's places.
+func (s *run) manifest(ctx context.Context, when string) error {
+	paths := append([]string(nil), s.plan.Judge.Workspace...)
+	for _, k := range s.plan.Skills {
+		paths = append(paths, k.Roots...)
+	}
+	m := map[string][]sandbox.FileInfo{}
+	for _, p := range paths {
+		files, err := s.box.Manifest(ctx, p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("taking the manifest of %s: %w", p, err)
+		}
+		m[p] = files
+	}
+	name := "manifest-" + when + ".json"
+	if err := s.w.JSON(name, m); err != nil {
+		return err
+	}
+	s.update(func(r *bodycam.Run) { r.Manifests = append(r.Manifests, name) })
+	return nil
+}
+
+// analyse runs the analyses over the record.
+func (s *run) analyse(ctx context.Context) error {
+	if s.o.Analyse == nil {
+		return nil
+	}
+	if err := s.w.Flush(); err != nil {
+		return err
+	}
+	r, err := store.Open(s.w.Dir())
+	if err != nil {
+		return err
+	}
+	findings, err := s.o.Analyse(ctx, r, s.plan)
+	if werr := s.w.JSON(store.FindingsFile, findings); werr != nil {
+		return errors.Join(err, werr)
+	}
+	s.update(func(r *bodycam.Run) { r.Copies = append(r.Copies, store.FindingsFile) })
+	return err
+}
+
+// agentProc finds the identity of the agent's first process: the first that the record shows with its pid.
+func (s *run) agentProc(events []bodycam.Event) bodycam.Proc {
+	for i := range events {
+		if e := &events[i]; e.Proc.PID == int32(s.agentPID) {
+			return e.Proc
+		}
+	}
+	return bodycam.Proc{PID: int32(s.agentPID)}
+}

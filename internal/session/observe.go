@@ -1,0 +1,162 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sensor"
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// observer takes the events of all sensors, says in which window each happened, and writes them.
+type observer struct {
+	w       *store.Writer
+	offset  int64 // boot time to wall clock
+	each    func(*bodycam.Event)
+	sensors []sensor.Sensor
+
+	mu      sync.Mutex
+	windows []span // in order of time
+	err     error
+	broken  func() // called once, when the record can't go on
+
+	health  []bodycam.Health
+	stopped bool
+	calls   atomic.Uint64
+}
+
+type span struct {
+	window bodycam.Window
+	from   uint64
+}
+
+// enter begins a window now.
+func (o *observer) enter(w bodycam.Window) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.windows = append(o.windows, span{w, bootNow()})
+}
+
+// spans lists the windows for run.json.
+func (o *observer) spans() []bodycam.WindowSpan {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var out []bodycam.WindowSpan
+	for i, s := range o.windows {
+		if i > 0 && s.window == bodycam.WindowNone {
+			continue
+		}
+		ws := bodycam.WindowSpan{Window: s.window.String(), From: s.from}
+		if i+1 < len(o.windows) {
+			ws.To = o.windows[i+1].from
+		}
+		out = append(out, ws)
+	}
+	return out
+}
+
+// sink is what every sensor delivers to, through the names joiner.
+func (o *observer) sink(e *bodycam.Event) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return o.err
+	}
+	if e.Time == 0 && e.Boot != 0 {
+		e.Time = int64(e.Boot) + o.offset
+	}
+	if e.Window == bodycam.WindowNone {
+		e.Window = o.windowAt(e.Boot)
+	}
+	if err := o.w.Event(e); err != nil {
+		o.failLocked(err)
+		return err
+	}
+	o.calls.Add(e.N())
+	if o.each != nil {
+		o.each(e)
+	}
+	return nil
+}
+
+// windowAt finds the window that was open at a boot time. What happened before the first, while the agent was being
+// started, belongs to the first.
+func (o *observer) windowAt(boot uint64) bodycam.Window {
+	for i := len(o.windows) - 1; i >= 0; i-- {
+		if o.windows[i].from <= boot && o.windows[i].window != bodycam.WindowNone {
+			return o.windows[i].window
+		}
+	}
+	if len(o.windows) > 0 {
+		return o.windows[0].window
+	}
+	return bodycam.WindowAgent
+}
+
+// fail notes that the record can't go on, and ends the run: an agent must not act unobserved.
+func (o *observer) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failLocked(err)
+}
+
+func (o *observer) failLocked(err error) {
+	if o.err != nil {
+		return
+	}
+	o.err = err
+	if o.broken != nil {
+		go o.broken()
+	}
+}
+
+func (o *observer) failure() error {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// lost sums what the sensors have lost so far.
+func (o *observer) lost() uint64 {
+	var n uint64
+	for _, s := range o.sensors {
+		n += s.Health().Total.Lost
+	}
+	return n
+}
+
+// start attaches a sensor.
+func (o *observer) start(ctx context.Context, s sensor.Sensor, t sensor.Target, sink sensor.Sink) error {
+	if err := s.Start(ctx, t, sink); err != nil {
+		return fmt.Errorf("starting the %s sensor: %w", s.Name(), err)
+	}
+	o.sensors = append(o.sensors, s)
+	return nil
+}
+
+// stop detaches all sensors and keeps their final accounts.
+func (o *observer) stop() error {
+	if o.stopped {
+		return nil
+	}
+	o.stopped = true
+	var errs []error
+	for _, s := range o.sensors {
+		h, err := s.Stop()
+		if err != nil {
+			if h.Failed == "" {
+				h.Failed = err.Error()
+			}
+			errs = append(errs, fmt.Errorf("stopping the %s sensor: %w", s.Name(), err))
+		}
+		o.health = append(o.health, h)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,296 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/harness"
+	"github.com/bodycam-dev/bodycam/internal/harness/transcript"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/bodycam-dev/bodycam/internal/sensor"
+	"github.com/bodycam-dev/bodycam/internal/sensor/names"
+)
+
+// provision finds the agent program, makes the sandbox and the proxy that its network leads to.
+func (s *run) provision(ctx context.Context) error {
+	if err := s.prepareHarness(ctx); err != nil {
+		return err
+	}
+	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.o.Event}
+	proxy, err := s.newProxy()
+	if err != nil {
+		return err
+	}
+	c, err := s.boxConfig(proxy)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if s.box, err = sandbox.Create(ctx, c); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	s.undo = append(s.undo, s.box.Close)
+	digest, err := s.box.BaseDigest(ctx)
+	if err != nil {
+		return fmt.Errorf("taking the digest of the base: %w", err)
+	}
+	s.update(func(r *bodycam.Run) {
+		r.Environment.BaseDigest, r.Environment.Weaker = digest, s.box.Weaker()
+		r.Environment.StartedIn = float64(took.Microseconds()) / 1000
+	})
+	if proxy == nil {
+		return nil
+	}
+	return s.serveProxy(ctx, proxy)
+}
+
+func (s *run) prepareHarness(ctx context.Context) error {
+	if s.o.Oracle {
+		if s.plan.Solution == nil {
+			return errors.New("the task has no reference solution to run")
+		}
+		return nil
+	}
+	h := s.o.Harness
+	info, err := h.Detect(ctx)
+	if err != nil {
+		return err
+	}
+	a := s.plan.Agent
+	s.update(func(r *bodycam.Run) { r.Agent.Version, r.Agent.Digest = info.Version, info.SHA256 })
+	params := map[string]any{}
+	for k, raw := range a.Parameters {
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return fmt.Errorf("parameter %s of the agent: %w", k, err)
+		}
+		params[k] = v
+	}
+	if len(a.Command) > 0 {
+		params["command"] = a.Command
+	}
+	home, searchPath := s.home(), ""
+	for _, e := range s.plan.Env {
+		if e.Name == "PATH" {
+			searchPath = e.Value
+		}
+	}
+	s.inv, err = h.Prepare(ctx, harness.Request{
+		Instruction: s.plan.Task.Instruction, Model: a.Model, ModelURL: s.modelURL(), Workdir: s.plan.Workdir, Home: home, Path: searchPath,
+		Params: params, KeepReasoning: s.plan.Transcripts.KeepReasoning, Skills: s.skillDirs(), Timeout: s.agentBound().D(),
+	})
+	return err
+}
+
+// skillDirs are the places inside where skills lie.
+func (s *run) skillDirs() []string {
+	var out []string
+	for _, k := range s.plan.Skills {
+		out = append(out, k.Roots...)
+	}
+	return out
+}
+
+// modelURL is the model's endpoint as the sandbox knows it.
+func (s *run) modelURL() string {
+	u, err := url.Parse(s.o.Model.URL)
+	if err != nil || s.o.Model.URL == "" {
+		return ""
+	}
+	return "http://" + ModelHost + strings.TrimSuffix(u.Path, "/")
+}
+
+func (s *run) home() string {
+	for _, e := range s.plan.Env {
+		if e.Name == "HOME" && e.Value != "" {
+			return e.Value
+		}
+	}
+	return s.user(s.plan.Agent.User).Home
+}
+
+// user is the account that the sandbox makes for the agent, by what the plan calls it: root (inside only), a name,
+// or a number.
+func (s *run) user(name string) sandbox.User {
+	name, _, _ = strings.Cut(name, ":")
+	switch name {
+	case "", "root", "0":
+		return sandbox.User{Name: "root", Home: "/root"}
+	}
+	if uid, err := strconv.ParseUint(name, 10, 16); err == nil {
+		return sandbox.User{Name: "user" + name, UID: uint32(uid), GID: uint32(uid), Home: "/home/user" + name}
+	}
+	return sandbox.User{Name: name, UID: 1000, GID: 1000, Home: path.Join("/home", name)}
+}
+
+// newProxy makes the recording proxy where the plan's network has anything to record; nil where the sandbox has
+// nothing but its own loopback.
+func (s *run) newProxy() (*names.Proxy, error) {
+	n := s.plan.Network
+	o := names.Options{
+		Allow: n.Allow, Intercept: n.TLS == "intercept", Emit: s.proxySink, Dropped: s.dropped, OriginalDst: sandbox.OriginalDst,
+	}
+	switch n.Mode {
+	case "record":
+		o.Mode = names.Record
+	case "allow":
+		o.Mode = names.Allow
+	case "sink":
+		o.Mode = names.Sink
+	case "none", "":
+		o.Mode, o.Allow = names.Allow, nil
+	}
+	for _, f := range n.Forward {
+		o.Forwards = append(o.Forwards, names.Forward{Host: f.Host, Port: uint16(f.Port), Target: f.To})
+	}
+	if s.o.Model.URL != "" {
+		// The path of the URL stays part of what the client asks for; the target is scheme and host alone.
+		u, err := url.Parse(s.o.Model.URL)
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, fmt.Errorf("model endpoint %q is no http or https URL", s.o.Model.URL)
+		}
+		fw := names.Forward{Host: ModelHost, Port: 80, Target: u.Scheme + "://" + u.Host}
+		if key := s.o.Model.Key; key != nil {
+			fw.Header = func() (http.Header, error) {
+				k := key()
+				return http.Header{"Authorization": {"Bearer " + k}, "X-Api-Key": {k}, "X-Goog-Api-Key": {k}}, nil
+			}
+		}
+		o.Forwards = append(o.Forwards, fw)
+	}
+	if (n.Mode == "none" || n.Mode == "") && len(o.Forwards) == 0 {
+		return nil, nil
+	}
+	return names.New(o)
+}
+
+// proxySink takes what the proxy saw. Before the sensors are in place nothing is observed.
+func (s *run) proxySink(e *bodycam.Event) error {
+	if j := s.joiner.Load(); j != nil {
+		return j.Names(e)
+	}
+	return nil
+}
+
+// dropped counts the packets that the sandbox's packet filter refused.
+func (s *run) dropped() uint64 {
+	if s.box == nil {
+		return 0
+	}
+	n, err := s.box.DroppedPackets(context.Background())
+	if err != nil {
+		return 0 // the box has ended; its last count was taken when the proxy gave its health
+	}
+	return n
+}
+
+func (s *run) serveProxy(ctx context.Context, p *names.Proxy) error {
+	tcp, dns, dnsTCP, err := s.box.NetListeners()
+	if err != nil {
+		return fmt.Errorf("taking over the sandbox's network: %w", err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- p.Serve(context.WithoutCancel(ctx), tcp, dns, dnsTCP) }()
+	s.proxy = p
+	s.update(func(r *bodycam.Run) { r.Environment.Resolver = sandbox.Resolver().String() })
+	s.undo = append(s.undo, func() error {
+		err := p.Close()
+		if serr := <-served; serr != nil && !errors.Is(serr, net.ErrClosed) {
+			err = errors.Join(err, serr)
+		}
+		return err
+	})
+	return nil
+}
+
+func (s *run) boxConfig(p *names.Proxy) (sandbox.Config, error) {
+	plan := s.plan
+	state := s.o.State
+	if state == "" {
+		dir, err := os.MkdirTemp("", "bodycam-")
+		if err != nil {
+			return sandbox.Config{}, fmt.Errorf("making a folder for the sandbox: %w", err)
+		}
+		s.undo = append(s.undo, func() error { return os.RemoveAll(dir) })
+		state = filepath.Join(dir, "box")
+	}
+	c := sandbox.Config{
+		ID: s.o.ID, StateDir: state, Hostname: plan.Hostname, Seccomp: sandbox.Seccomp(plan.Seccomp),
+		Limits: sandbox.Limits{MemoryBytes: uint64(plan.Limits.Memory), CPUs: plan.Limits.CPUs, Pids: uint64(plan.Limits.PIDs),
+			DiskBytes: uint64(plan.Limits.Disk), Inodes: uint64(plan.Limits.Inodes), OutputBytes: uint64(plan.Limits.Output)},
+		Agent: s.user(plan.Agent.User), Hosts: map[string]netip.Addr{},
+	}
+	switch st, err := os.Stat(plan.Base); {
+	case plan.Base == "host" || plan.Base == "":
+		c.Base = sandbox.Base{Kind: sandbox.BaseHost, Writable: true}
+	case err != nil:
+		return c, fmt.Errorf("base of the environment: %w", err)
+	case st.IsDir():
+		c.Base = sandbox.Base{Kind: sandbox.BaseDir, Path: plan.Base}
+	default:
+		c.Base = sandbox.Base{Kind: sandbox.BaseTar, Path: plan.Base}
+	}
+	for _, b := range plan.Binds {
+		c.Binds = append(c.Binds, sandbox.Bind{Host: string(b.From), Box: b.To, ReadOnly: !b.Writable})
+	}
+	if s.inv != nil {
+		for _, b := range s.inv.Binds {
+			c.Binds = append(c.Binds, sandbox.Bind{Host: b.Host, Box: b.Box, ReadOnly: true})
+		}
+	}
+	if p != nil {
+		c.Network.Mode = sandbox.NetProxied
+		c.ExtraCA = p.CA()
+	}
+	return c, nil
+}
+
+// observe attaches the sensors to the agent's part of the sandbox.
+func (s *run) observe(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.undo = append(s.undo, func() error { cancel(); return s.obs.stop() })
+	want := s.plan.Sensors
+	if len(want) == 0 {
+		want = []string{"auto"}
+	}
+	list, notes, err := chooseSensors(want)
+	if err != nil {
+		return err
+	}
+	s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, notes...) })
+	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{})
+	s.joiner.Store(joiner)
+	for _, one := range list {
+		if err := s.obs.start(ctx, one, sensor.Target{Cgroup: s.box.Cgroup(sandbox.GroupAgent)}, joiner.Kernel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *run) transcriptOptions() transcript.Options {
+	return transcript.Options{KeepReasoning: s.plan.Transcripts.KeepReasoning, Source: "stdout"}
+}
+
+func planJSON(p *kind.Plan) json.RawMessage {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return nil // a plan is made of plain values; Resolve has marshalled it for its digest before
+	}
+	return b
+}

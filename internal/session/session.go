@@ -1,0 +1,283 @@
+// Package session is the life of a run: provision, set up, observe, run the agent, verify, collect, analyse, tear
+// down. It is the only place where sandbox, harness, sensors and store meet.
+//
+// Each phase has its own bound, the whole run another. When the agent fails or runs out of time the later phases
+// still run, so that partial behaviour is kept; when the environment can't be made they don't. What happens in
+// setup and collection is outside the observed window. What agent processes do after the agent ended is recorded in
+// windows of its own: post-agent, and verify while the tests run.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/harness"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/bodycam-dev/bodycam/internal/sensor/names"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"golang.org/x/sys/unix"
+)
+
+// Options is what a run needs beside its plan.
+type Options struct {
+	Plan    *kind.Plan
+	Harness harness.Harness
+	ID      string
+	Dir     string // run directory to make
+	State   string // private folder for what the sandbox needs while it lives; "" means a temporary one
+	Model   Model
+	Oracle  bool // run the task's reference solution in the agent's place
+	Tool    bodycam.Build
+
+	// Progress is told of phases and counts, from one goroutine at a time. Nil: nobody listens.
+	Progress func(Progress)
+	// Event is told of every event as it is written. It must be quick and must not keep the event. Nil: nobody listens.
+	Event func(*bodycam.Event)
+	// Analyse judges the finished record.
+	Analyse func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error)
+}
+
+// Model is the endpoint that the harness talks to, as the host reaches it. The sandbox knows it as
+// http://ModelHost/…; credentials are added on the way and never enter the sandbox.
+type Model struct {
+	URL string        // base URL with its version part: http://127.0.0.1:8099/v1; "": the harness needs none
+	Key func() string // nil: no credential is added
+}
+
+// ModelHost is the name under which a sandbox reaches the model.
+const ModelHost = "model.bodycam.internal"
+
+// Progress is what a run is doing.
+type Progress struct {
+	Phase   string
+	Since   time.Time // when the phase began
+	Events  uint64
+	Calls   uint64
+	Lost    uint64
+	Done    bool // the run has ended
+	Message string
+}
+
+// ErrEnvironment is wrapped by errors that say: the run could not be carried out here, whatever the agent.
+var ErrEnvironment = errors.New("the environment failed")
+
+// run is the state of one run.
+type run struct {
+	o     Options
+	plan  *kind.Plan
+	w     *store.Writer
+	box   *sandbox.Box
+	inv   *harness.Invocation
+	obs   *observer
+	undo  []func() error // what provisioning made, undone in reverse order
+	began time.Time
+
+	proxy    *names.Proxy
+	joiner   atomic.Pointer[names.Joiner]
+	account  *account // the agent's standard output
+	errs     *account // its standard error
+	agentPID int
+	state    atomic.Pointer[Progress]
+}
+
+// Run carries a plan out and leaves a run directory, which it returns also where the run failed. An error that wraps
+// ErrEnvironment says that it could not be carried out; what the agent did or failed to do is no error.
+func Run(ctx context.Context, o Options) (*store.Run, error) {
+	s := &run{o: o, plan: o.Plan, began: time.Now()}
+	w, err := store.Create(o.Dir, s.info())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
+	s.w = w
+	stop := s.report()
+	err = s.life(ctx)
+	stop()
+	if uerr := w.Update(func(r *bodycam.Run) {
+		r.Ended = time.Now().UTC()
+		if len(r.Sensors) == 0 {
+			r.Complete = bodycam.Assess(nil)
+		}
+		if err != nil {
+			r.Error = err.Error()
+		}
+	}); uerr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", ErrEnvironment, uerr))
+	}
+	if cerr := w.Close(); cerr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", ErrEnvironment, cerr))
+	}
+	r, oerr := store.Open(o.Dir)
+	return r, errors.Join(err, oerr)
+}
+
+// life is the ordered list of phases.
+func (s *run) life(parent context.Context) error {
+	ctx, cancel := bounded(parent, s.plan.Timeouts.Total)
+	defer cancel()
+	defer s.teardown()
+
+	prepare := []struct {
+		name  string
+		bound kind.Duration
+		do    func(context.Context) error
+	}{
+		{"provision", s.plan.Timeouts.Provision, s.provision},
+		{"setup", s.plan.Timeouts.Setup, s.setup},
+		{"validate", s.plan.Timeouts.Validate, s.validate},
+		{"observe", s.plan.Timeouts.Provision, s.observe},
+	}
+	for _, p := range prepare {
+		if err := s.phase(ctx, p.name, p.bound, p.do); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrEnvironment, p.name, err)
+		}
+	}
+	agentErr := s.phase(ctx, "agent", s.agentBound(), s.agent)
+	interrupted := parent.Err() != nil
+	// From here on a time-out or an interruption must not lose what there is: each phase gets its own bound.
+	late := context.WithoutCancel(ctx)
+	var errs []error
+	keep := func(name string, bound kind.Duration, fallback time.Duration, do func(context.Context) error) {
+		if bound == 0 {
+			bound = kind.Duration(fallback)
+		}
+		if err := s.phase(late, name, bound, do); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	if !interrupted && ctx.Err() == nil {
+		if err := s.phase(ctx, "verify", s.plan.Timeouts.Verify, s.verify); err != nil {
+			errs = append(errs, fmt.Errorf("verify: %w", err))
+		}
+	} else {
+		why := "the run was interrupted"
+		if !interrupted {
+			why = "the run's total time was used up"
+		}
+		s.update(func(r *bodycam.Run) {
+			r.Outcome = bodycam.Outcome{Status: bodycam.OutcomeError, Error: why + " before the tests"}
+			r.Notes = append(r.Notes, why)
+		})
+	}
+	keep("settle", 0, time.Minute, s.settle)
+	keep("collect", s.plan.Timeouts.Collect, 5*time.Minute, s.collect)
+	keep("analyse", s.plan.Timeouts.Analyse, 10*time.Minute, s.analyse)
+	if agentErr != nil && errors.Is(agentErr, ErrEnvironment) {
+		errs = append(errs, agentErr)
+	}
+	if err := s.obs.failure(); err != nil {
+		errs = append(errs, fmt.Errorf("%w: recording: %w", ErrEnvironment, err))
+	}
+	return errors.Join(errs...)
+}
+
+// phase runs one phase under its bound and notes when it began, ended and how.
+func (s *run) phase(ctx context.Context, name string, bound kind.Duration, do func(context.Context) error) error {
+	ctx, cancel := bounded(ctx, bound)
+	defer cancel()
+	p := bodycam.Phase{Name: name, Started: time.Now().UTC()}
+	s.say(Progress{Phase: name, Since: p.Started})
+	s.update(func(r *bodycam.Run) { r.Phases = append(r.Phases, p) })
+	err := do(ctx)
+	if err == nil && ctx.Err() != nil && name != "agent" {
+		err = ctx.Err()
+	}
+	s.update(func(r *bodycam.Run) {
+		p := &r.Phases[len(r.Phases)-1]
+		p.Ended = time.Now().UTC()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			p.TimedOut = true
+		}
+		if err != nil {
+			p.Error = err.Error()
+		}
+	})
+	return err
+}
+
+func (s *run) agentBound() kind.Duration {
+	if s.plan.Agent.Timeout != 0 {
+		return s.plan.Agent.Timeout
+	}
+	return s.plan.Timeouts.Agent
+}
+
+// teardown undoes what was made, newest first, whatever happened.
+func (s *run) teardown() {
+	s.say(Progress{Phase: "teardown", Since: time.Now()})
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		if err := s.undo[i](); err != nil {
+			s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, "teardown: "+err.Error()) })
+		}
+	}
+	s.undo = nil
+}
+
+// update changes run.json. That it can't be written is noticed at the end, when Close tries again.
+func (s *run) update(change func(*bodycam.Run)) {
+	if err := s.w.Update(change); err != nil && s.obs != nil {
+		s.obs.fail(err)
+	}
+}
+
+func (s *run) info() bodycam.Run {
+	p := s.plan
+	skills := make([]bodycam.SkillRef, 0, len(p.Skills))
+	for _, k := range p.Skills {
+		skills = append(skills, bodycam.SkillRef{Name: k.Name, Digest: k.SHA256, Roots: k.Roots})
+	}
+	unhonoured := make([]bodycam.Unhonoured, 0, len(p.Unhonoured))
+	for _, u := range p.Unhonoured {
+		unhonoured = append(unhonoured, bodycam.Unhonoured{Where: fmt.Sprintf("%s:%d", u.File, u.Line),
+			Instruction: u.Instruction, Why: u.Why, Harmless: u.Severity == bodycam.Info})
+	}
+	return bodycam.Run{
+		ID: s.o.ID, Tool: s.o.Tool, Machine: machine(), Started: s.began.UTC(), BootOffset: bootOffset(),
+		Task:  bodycam.TaskRef{Name: p.Task.Name, Path: p.Task.Dir, Digest: p.Digests.Task, Instruction: bodycam.Escape(p.Task.Instruction), Skills: skills},
+		Agent: bodycam.AgentRef{Harness: p.Agent.Harness, Model: p.Agent.Model}, Kind: p.Kind.Name, Plan: planJSON(p),
+		Environment: bodycam.Environment{Base: p.Base, Network: p.Network.Mode, Seccomp: p.Seccomp},
+		Unhonoured:  unhonoured,
+	}
+}
+
+func machine() bodycam.Machine {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // it can't fail with a valid address
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		boot = nil // it is a convenience; a machine without /proc fails in provisioning, with a better message
+	}
+	return bodycam.Machine{OS: runtime.GOOS, Kernel: unix.ByteSliceToString(u.Release[:]), Arch: runtime.GOARCH,
+		CPUs: runtime.NumCPU(), BootID: string(trimNewline(boot)), User: os.Getuid()}
+}
+
+// bootNow is the time since boot, in the clock that kernel events carry.
+func bootNow() uint64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
+}
+
+func bootOffset() int64 { return time.Now().UnixNano() - int64(bootNow()) }
+
+func bounded(ctx context.Context, d kind.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d.D())
+}
+
+func trimNewline(b []byte) []byte {
+	for len(b) > 0 && b[len(b)-1] == '\n' {
+		b = b[:len(b)-1]
+	}
+	return b
+}
