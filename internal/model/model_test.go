@@ -63,7 +63,6 @@ type client struct {
 	url    string
 	hist   []any
 	tools  any
-	n      int
 }
 
 type reply struct {
