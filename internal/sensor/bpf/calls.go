@@ -33,7 +33,7 @@ var actions = map[string]sensorAct{
 	"args": sensorActA_ARGS, "chdir": sensorActA_CHDIR, "chroot": sensorActA_CHROOT, "exec": sensorActA_EXEC,
 	"read": sensorActA_READ, "write": sensorActA_WRITE, "copy": sensorActA_COPY, "close": sensorActA_CLOSE,
 	"mmap": sensorActA_MMAP, "clone": sensorActA_CLONE, "clone3": sensorActA_CLONE3, "kill": sensorActA_KILL,
-	"target": sensorActA_TARGET, "prctl": sensorActA_PRCTL, "connect": sensorActA_CONNECT, "bind": sensorActA_BIND,
+	"target": sensorActA_TARGET, "pidfd": sensorActA_PIDFD, "prctl": sensorActA_PRCTL, "connect": sensorActA_CONNECT, "bind": sensorActA_BIND,
 	"listen": sensorActA_LISTEN, "accept": sensorActA_ACCEPT, "sendto": sensorActA_SENDTO,
 	"sendmsg": sensorActA_SENDMSG, "sendmmsg": sensorActA_SENDMMSG, "recvmsg": sensorActA_RECVMSG,
 	"uring": sensorActA_URING, "indirect": sensorActA_INDIRECT, "socketcall": sensorActA_SOCKETCALL,

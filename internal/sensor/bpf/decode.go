@@ -27,7 +27,12 @@ type decoder struct {
 	execs map[uint32]*heldExec // by thread: argv is still coming
 	net   netState
 	blind map[string]uint64
-	ev    bodycam.Event
+
+	scripts map[int32]*scriptHold // by process
+	stopped map[int32]*heldEvent  // by thread: calls that a signal interrupted
+	now     uint64                // boot time of the last record
+
+	ev bodycam.Event
 }
 
 type cpuSeq struct{ next, got uint64 }
@@ -62,7 +67,7 @@ func newDecoder(tables *callTables, offset int64, root string, argMax int, sink 
 	return &decoder{
 		sink: sink, tables: tables, root: root, offset: offset, argMax: argMax,
 		procs: map[int32]*process{}, tasks: map[int32]*task{}, execs: map[uint32]*heldExec{},
-		net: newNetState(), blind: map[string]uint64{},
+		net: newNetState(), blind: map[string]uint64{}, scripts: map[int32]*scriptHold{}, stopped: map[int32]*heldEvent{},
 	}
 }
 
@@ -80,11 +85,12 @@ func (d *decoder) chunk(b []byte) error {
 			continue
 		}
 		d.sequence(r)
+		d.now = max(d.now, r.Time)
 		if err := d.record(r); err != nil {
 			return err
 		}
 	}
-	return nil
+	return d.overdue(d.now)
 }
 
 func (d *decoder) sequence(r record) {
@@ -159,6 +165,9 @@ func (d *decoder) bodyRecord(r record) error {
 	case sensorKindK_EXIT:
 		return d.exit(r, b)
 	case sensorKindK_THREAD:
+		if err := d.notRestarted(int32(r.Tid)); err != nil {
+			return err
+		}
 		delete(d.tasks, int32(r.Tid))
 		return nil
 	case sensorKindK_SIGNAL:
@@ -203,8 +212,18 @@ func (d *decoder) parentOf(p bodycam.Proc) bodycam.Proc {
 	return bodycam.Proc{}
 }
 
-// deliver hands the event to the sink and counts it: one emitted, the rest of its count folded.
+// deliver hands the event to the sink, or keeps it back for a script that its process is about to open.
 func (d *decoder) deliver(source uint8) error {
+	if len(d.scripts) > 0 {
+		if h := d.scripts[d.ev.Proc.PID]; h != nil {
+			return d.holdBack(h, source)
+		}
+	}
+	return d.emit(source)
+}
+
+// emit hands the event to the sink and counts it: one emitted, the rest of its count folded.
+func (d *decoder) emit(source uint8) error {
 	c := &d.count[source]
 	c.Emitted++
 	c.Folded += d.ev.N() - 1

@@ -22,6 +22,10 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 		e.Access = accessAsked(e.Flags)
 	case bodycam.TypeExec:
 		e.Access = bodycam.Exec
+		e.Argv, e.ArgvLen = splitArgv(s[2]), uint64(len(s[2]))
+		if b.Arg[4] != 0 {
+			e.Marks |= bodycam.MarkArgvCut
+		}
 	case bodycam.TypeCreate:
 		e.Access = bodycam.Create
 	case bodycam.TypeTruncate:
@@ -74,14 +78,29 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 	case bodycam.TypeUring, bodycam.TypeBPF, bodycam.TypeSetuid:
 		e.Detail = argsDetail(typ, b)
 	}
+	if interrupted(b.Ret) {
+		return d.interrupt(sourceOf(typ))
+	}
+	d.restarted(r)
 	return d.deliver(r.Source)
+}
+
+// sourceOf is the source that counts a call of that type.
+func sourceOf(t bodycam.Type) sensorSource {
+	switch t {
+	case bodycam.TypeExec:
+		return sensorSourceSRC_EXEC
+	case bodycam.TypeOpen:
+		return sensorSourceSRC_OPEN
+	}
+	return sensorSourceSRC_CALL
 }
 
 // names fills the paths of a call. A path that the kernel's object gave is exact; one made from the name as given is
 // text that the program may have changed meanwhile, and so is marked.
 func (d *decoder) names(e *bodycam.Event, r record, b *sensorBody, s *[4][]byte) {
 	first, second := b.Walk&0xff, b.Walk>>8
-	e.PathGiven, e.Path2Given = string(s[0]), string(s[2])
+	e.PathGiven = string(s[0])
 	e.Dev, e.Ino = dev(b.Dev), b.Ino
 	switch {
 	case first&walkObject != 0:
@@ -98,7 +117,8 @@ func (d *decoder) names(e *bodycam.Event, r record, b *sensorBody, s *[4][]byte)
 	case first&walkNoFD != 0 && e.Errno == 0:
 		e.Marks |= bodycam.MarkRaced
 	}
-	if len(s[2]) > 0 || len(s[3]) > 0 {
+	if e.Type != bodycam.TypeExec && (len(s[2]) > 0 || len(s[3]) > 0) {
+		e.Path2Given = string(s[2])
 		e.Path2 = join(d.place(r, s[3]), e.Path2Given)
 		if e.Type != bodycam.TypeXattr {
 			e.Marks |= bodycam.MarkUnverified

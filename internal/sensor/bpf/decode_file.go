@@ -136,6 +136,7 @@ func (d *decoder) open(r record, b *sensorBody, s *[4][]byte) error {
 	if !opened {
 		return nil
 	}
+	d.restarted(r)
 	e := d.begin(r, sl.typ)
 	sl.describe(e)
 	return d.deliver(r.Source)

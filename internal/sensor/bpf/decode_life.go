@@ -10,13 +10,13 @@ import (
 
 // heldExec is an exec whose argv is still coming, piece by piece.
 type heldExec struct {
-	ev    bodycam.Event
-	argc  int
-	total uint64
-	next  uint64 // offset of the piece awaited
-	whole bool   // no piece is missing so far
-	buf   []byte
-	sum   hash.Hash
+	ev     bodycam.Event
+	script string // as the interpreter will be given it
+	total  uint64
+	next   uint64 // offset of the piece awaited
+	whole  bool   // no piece is missing so far
+	buf    []byte
+	sum    hash.Hash
 }
 
 func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
@@ -31,16 +31,29 @@ func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
 	e.Dev, e.Ino = dev(b.Dev), b.Ino
 	e.Access = bodycam.Exec
 	e.Marks |= walkMarks(b.Walk & 0xff)
+	if b.Arg[3] != 0 { // execveat: the kernel made "/dev/fd/N/name" of it
+		e.PathGiven = afterFD(e.PathGiven)
+	}
 	if b.Arg[2] != 0 { // an interpreter runs: the file name given is the script's
 		e.Script = join(e.CWD, e.PathGiven)
 	}
 	e.ArgvLen = b.Arg[0]
-	h := &heldExec{ev: *e, argc: int(b.Arg[1]), total: b.Arg[0], whole: true}
+	h := &heldExec{ev: *e, script: string(s[0]), total: b.Arg[0], whole: true}
 	d.execs[r.Tid] = h
 	if h.total == 0 {
 		return d.finishExec(r.Tid)
 	}
 	return nil
+}
+
+// afterFD is the name that a program gave to execveat, in the kernel's name for it.
+func afterFD(s string) string {
+	rest, ok := strings.CutPrefix(s, "/dev/fd/")
+	if !ok {
+		return s
+	}
+	_, name, _ := strings.Cut(rest, "/")
+	return name
 }
 
 func (d *decoder) argv(r record, b *sensorBody, piece []byte) error {
@@ -80,6 +93,9 @@ func (d *decoder) finishExec(tid uint32) error {
 			h.sum.Sum(e.ArgvHash[:0])
 		}
 	}
+	if e.Script != "" && d.scripts[e.Proc.PID] == nil {
+		d.scripts[e.Proc.PID] = &scriptHold{want: h.script, since: e.Boot}
+	}
 	return d.deliver(uint8(sensorSourceSRC_EXEC))
 }
 
@@ -102,6 +118,9 @@ func (d *decoder) fork(r record, b *sensorBody) error {
 }
 
 func (d *decoder) exit(r record, b *sensorBody) error {
+	if err := d.notRestarted(int32(r.Tid)); err != nil {
+		return err
+	}
 	e := d.begin(r, bodycam.TypeExit)
 	e.Status = int32(b.Ret)
 	err := d.deliver(r.Source)

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"math"
 	"net/netip"
 	"strings"
 
@@ -27,12 +28,6 @@ const (
 type netState struct {
 	connects map[uint64]*heldEvent // by cookie: in progress
 	outcomes map[uint64]int32      // by cookie: decided before the call returned
-}
-
-// heldEvent is an event that waits, with the source that counts it.
-type heldEvent struct {
-	ev     bodycam.Event
-	source uint8
 }
 
 func newNetState() netState {
@@ -140,6 +135,10 @@ func (d *decoder) netRecord(r record) error {
 	if n.Flags&1 != 0 {
 		e.Marks |= bodycam.MarkNoResult
 	}
+	if interrupted(n.Ret) {
+		return d.interrupt(sensorSourceSRC_NET)
+	}
+	d.restarted(r)
 	if typ == bodycam.TypeConnect && n.Cookie != 0 {
 		return d.connect(r)
 	}
@@ -205,6 +204,11 @@ func (d *decoder) endFlow(r record) error {
 
 // finish delivers everything that still waits: nothing more will come.
 func (d *decoder) finish() error {
+	for tid := range d.stopped {
+		if err := d.notRestarted(tid); err != nil {
+			return err
+		}
+	}
 	for tid := range d.execs {
 		if err := d.finishExec(tid); err != nil {
 			return err
@@ -216,5 +220,5 @@ func (d *decoder) finish() error {
 			return err
 		}
 	}
-	return nil
+	return d.overdue(math.MaxUint64)
 }

@@ -61,6 +61,9 @@ func parseDNS(b []byte) (m message, ok bool) {
 // packet reports a question when it is asked, and an answer when it comes. Packets of that port that are neither are
 // not names; that they went is told by the send and the flow.
 func (d *decoder) packet(r record, n *sensorNet, payload []byte) error {
+	if n.Proto == 6 && len(payload) > 2 && int(payload[0])<<8|int(payload[1]) == len(payload)-2 {
+		payload = payload[2:] // over TCP a message follows its length
+	}
 	m, ok := parseDNS(payload)
 	out := sensorNetop(n.Op) == sensorNetopNET_OUT
 	if !ok || m.response == out {
@@ -68,7 +71,7 @@ func (d *decoder) packet(r record, n *sensorNet, payload []byte) error {
 	}
 	d.count[sensorSourceSRC_DNS].Seen++ // the kernel side can't tell what a packet says
 	e := d.begin(r, bodycam.TypeDNS)
-	e.Proto, e.Cookie, e.HostSource = bodycam.ProtoUDP, n.Cookie, bodycam.HostDNS
+	e.Proto, e.Cookie, e.HostSource = protoOf(n), n.Cookie, bodycam.HostDNS
 	e.Host = strings.TrimSuffix(m.question.Name.String(), ".")
 	e.Local, e.Remote = addrPort(n.Family, &n.Laddr, n.Lport), addrPort(n.Family, &n.Raddr, n.Rport)
 	e.Detail = "question " + strings.TrimPrefix(m.question.Type.String(), "Type")

@@ -151,11 +151,16 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 
 // wallOffset is what added to the boot clock gives the wall clock.
 func wallOffset() int64 {
-	var boot unix.Timespec
 	before := time.Now().UnixNano()
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) // can't fail: the clock is there since 2.6.39
+	boot := bootNow()
 	after := time.Now().UnixNano()
-	return before + (after-before)/2 - boot.Nano()
+	return before + (after-before)/2 - boot
+}
+
+func bootNow() int64 {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // can't fail: the clock is there since 2.6.39
+	return ts.Nano()
 }
 
 // pollInterval bounds how late a record is read while there are few: the kernel side wakes the reader only for much.
@@ -167,14 +172,14 @@ func (s *Sensor) read(n int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(s.queue)
-	made := 0
+	made, began := 0, threadCPU()
 	for {
 		stopping := s.stopRead.Load()
 		if s.ring.waiting() == 0 {
 			if stopping {
 				break
 			}
-			s.addCPU(0)
+			s.cpuOf[0].Store(threadCPU() - began)
 			if err := s.ring.wait(pollInterval); err != nil {
 				s.fail(err)
 				return
@@ -203,15 +208,16 @@ func (s *Sensor) read(n int) {
 		}
 		s.queue <- buf
 	}
-	s.addCPU(0)
+	s.cpuOf[0].Store(threadCPU() - began)
 }
 
-// addCPU stores the CPU time of the calling thread, which a locked goroutine owns.
-func (s *Sensor) addCPU(slot int) {
+// threadCPU is the CPU time of the calling thread, which a locked goroutine owns.
+func threadCPU() int64 {
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) == nil {
-		s.cpuOf[slot].Store(ts.Nano())
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
+		return 0
 	}
+	return ts.Nano()
 }
 
 // decode turns what was read into events. After the sink has failed it goes on reading, so that the target is not
@@ -221,23 +227,37 @@ func (s *Sensor) decode() {
 	defer close(s.decoded)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for buf := range s.queue {
+	began := threadCPU()
+	tick := time.NewTicker(scriptWait)
+	defer tick.Stop()
+	for open := true; open; {
+		var buf []byte
+		select {
+		case buf, open = <-s.queue:
+		case <-tick.C:
+		}
 		if s.failed() == nil {
-			if err := s.dec.chunk(buf); err != nil {
+			err := s.dec.chunk(buf)
+			if err == nil && buf == nil {
+				err = s.dec.overdue(uint64(bootNow()))
+			}
+			if err != nil {
 				s.fail(err)
 			}
 		}
 		c := s.dec.total()
 		s.running.Store(&c)
-		s.addCPU(1)
-		s.free <- buf
+		s.cpuOf[1].Store(threadCPU() - began)
+		if buf != nil {
+			s.free <- buf
+		}
 	}
 	if s.failed() == nil {
 		if err := s.dec.finish(); err != nil {
 			s.fail(err)
 		}
 	}
-	s.addCPU(1)
+	s.cpuOf[1].Store(threadCPU() - began)
 }
 
 func (s *Sensor) fail(err error) { s.failure.CompareAndSwap(nil, &err) }

@@ -34,18 +34,19 @@ const (
 	sensorActA_CLONE3     sensorAct = 15
 	sensorActA_KILL       sensorAct = 16
 	sensorActA_TARGET     sensorAct = 17
-	sensorActA_PRCTL      sensorAct = 18
-	sensorActA_CONNECT    sensorAct = 19
-	sensorActA_BIND       sensorAct = 20
-	sensorActA_LISTEN     sensorAct = 21
-	sensorActA_ACCEPT     sensorAct = 22
-	sensorActA_SENDTO     sensorAct = 23
-	sensorActA_SENDMSG    sensorAct = 24
-	sensorActA_SENDMMSG   sensorAct = 25
-	sensorActA_RECVMSG    sensorAct = 26
-	sensorActA_URING      sensorAct = 27
-	sensorActA_INDIRECT   sensorAct = 28
-	sensorActA_SOCKETCALL sensorAct = 29
+	sensorActA_PIDFD      sensorAct = 18
+	sensorActA_PRCTL      sensorAct = 19
+	sensorActA_CONNECT    sensorAct = 20
+	sensorActA_BIND       sensorAct = 21
+	sensorActA_LISTEN     sensorAct = 22
+	sensorActA_ACCEPT     sensorAct = 23
+	sensorActA_SENDTO     sensorAct = 24
+	sensorActA_SENDMSG    sensorAct = 25
+	sensorActA_SENDMMSG   sensorAct = 26
+	sensorActA_RECVMSG    sensorAct = 27
+	sensorActA_URING      sensorAct = 28
+	sensorActA_INDIRECT   sensorAct = 29
+	sensorActA_SOCKETCALL sensorAct = 30
 )
 
 type sensorBody struct {
@@ -75,6 +76,7 @@ type sensorCache struct {
 		Inode      uint64
 		HashLen    uint64
 		Tree       uint64
+		Given      uint64
 		Oid        uint64
 		Opens      uint64
 		FirstOpen  uint64

@@ -25,7 +25,7 @@ enum { MAP_EXEC = 1, MAP_SHARED_WRITE = 2 };
 
 struct entry { /* one way in which a file is open: object, name and flags */
 	__u64 dentry, parent, mnt, inode, hash_len;
-	__u64 tree;
+	__u64 tree, given; /* given: hash of the name that the program gave; 0 where it gave none */
 	__u64 oid; /* the record that named the file; 0: the entry is empty */
 	__u64 opens, first_open, last_open;
 	__u64 closes, first_close, last_close;
@@ -141,14 +141,14 @@ noinline_fn int flush_slot(__u32 slot)
 	return 0;
 }
 
-/* entry_find returns the slot of the entry for an open file, or -1. */
-static inline_always int entry_find(struct cache *c, struct file *f, struct dentry *d)
+/* entry_find returns the slot of the entry for an open file, or -1; given 0 takes any name. */
+static inline_always int entry_find(struct cache *c, struct file *f, struct dentry *d, __u64 given)
 {
 	__u32 i = entry_hash(d);
-	if (same_file(&c->e[i], f, d))
+	if (same_file(&c->e[i], f, d) && (!given || c->e[i].given == given))
 		return i;
 	i ^= 1;
-	return same_file(&c->e[i], f, d) ? (int)i : -1;
+	return same_file(&c->e[i], f, d) && (!given || c->e[i].given == given) ? (int)i : -1;
 }
 
 /* entry_take makes room: of the two slots that a file may use, the one not used last. */
@@ -164,11 +164,12 @@ static inline_always int entry_take(struct cache *c, struct dentry *d)
 	return i;
 }
 
-static inline_always void entry_fill(struct entry *e, struct file *f, struct dentry *d, __u64 oid)
+static inline_always void entry_fill(struct entry *e, struct file *f, struct dentry *d, __u64 oid, __u64 given)
 {
 	struct inode *in = f->f_inode;
 	memzero(e, sizeof(*e));
 	e->oid = oid;
+	e->given = given;
 	e->tree = tree;
 	e->dentry = (__u64)d;
 	e->parent = (__u64)d->d_parent;
@@ -228,7 +229,7 @@ static inline_always int new_entry(struct scratch *s, struct cache *cache, struc
 	b->walk = s->walk | WALK_OBJECT;
 	if (!put(HEAD + b->len[1]))
 		lost(SRC_PART, 1);
-	entry_fill(&cache->e[slot], f, d, oid_of(out_rec(s)));
+	entry_fill(&cache->e[slot], f, d, oid_of(out_rec(s)), 0);
 	return slot;
 }
 
@@ -249,7 +250,7 @@ noinline_fn int used_slot(int fd)
 	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
 		return -1;
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
-	int found = entry_find(cache, f, d);
+	int found = entry_find(cache, f, d, 0);
 	if (found < 0)
 		found = new_entry(s, cache, f, d);
 	i = found & (ENTRIES - 1);

@@ -27,6 +27,7 @@ enum act { /* the names in calls.tsv, lower case */
 	A_CLONE3,   /* A_CLONE, with the flags at the address in the argument fd */
 	A_KILL,     /* A_ARGS when it fails; on success signal_generate tells */
 	A_TARGET,   /* A_ARGS, and the process that the argument fd names */
+	A_PIDFD,    /* A_ARGS, and the process behind the pidfd fd2 */
 	A_PRCTL,
 	A_CONNECT,
 	A_BIND,

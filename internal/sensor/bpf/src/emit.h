@@ -177,6 +177,12 @@ static inline_always void press(__u64 waiting)
 		return none;                                                                                           \
 	struct call *c __attribute__((unused)) = &s->call
 
+/* interrupted tells a call that may be started again, with the same arguments, once a signal's handler has returned. */
+static inline_always bool interrupted(__s64 ret)
+{
+	return ret <= -512 && ret >= -516;
+}
+
 /* put sends the first len bytes of s->out. Process context only. */
 noinline_fn int put(__u32 len)
 {

@@ -47,6 +47,7 @@ kfunc void bpf_iter_num_destroy(struct bpf_iter_num *it);
 kfunc void *bpf_rdonly_cast(const void *obj, __u32 btf_id);
 kfunc void *bpf_cast_to_kern_ctx(void *ctx);
 kfunc struct task_struct *bpf_task_from_vpid(__s32 vpid);
+kfunc struct task_struct *bpf_task_from_pid(__s32 pid);
 kfunc void bpf_task_release(struct task_struct *t);
 
 /* as makes an untyped kernel address readable as a T; a read through a bad address gives 0. */

@@ -43,6 +43,7 @@ struct qstr {
 
 struct super_block {
 	__u32 s_dev;
+	unsigned long s_magic;
 };
 
 struct inode {
@@ -51,6 +52,7 @@ struct inode {
 	unsigned long i_ino;
 	__u32 i_rdev;
 	struct super_block *i_sb;
+	void *i_private;
 };
 
 struct dentry {
@@ -180,7 +182,7 @@ struct task_struct {
 
 struct linux_binprm {
 	struct file *file;
-	const char *filename, *interp;
+	const char *filename, *interp, *fdpath;
 	int argc, envc;
 };
 
@@ -232,6 +234,10 @@ struct sock {
 	__u16 sk_type, sk_protocol;
 };
 
+struct inet_sock {
+	__u16 inet_sport; /* kept when the socket gives up its port */
+};
+
 struct tcp_sock {
 	__u64 bytes_sent, bytes_retrans, bytes_received;
 };
@@ -279,7 +285,8 @@ struct bpf_iter__bpf_sk_storage_map {
 /* Contexts of BPF programs: the kernel's user ABI, offsets fixed. */
 
 struct bpf_sock {
-	__u32 bound_dev_if, family, type, protocol;
+	__u32 bound_dev_if, family, type, protocol, mark, priority, src_ip4, src_ip6[4], src_port;
+	__u16 dst_port, pad;
 };
 
 struct bpf_sock_addr {

@@ -90,6 +90,7 @@ int on_exec(__u64 *ctx)
 		pos += b->len[2];
 		b->arg[2] = 1;
 	}
+	b->arg[3] = bp->fdpath != 0;
 	put_unit(pos);
 	return put_argv(from, total);
 }

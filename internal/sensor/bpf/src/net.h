@@ -95,6 +95,8 @@ static inline_always void from_sock(struct net *n, struct sock *sk)
 		return;
 	}
 	n->lport = sk->__sk_common.skc_num;
+	if (!n->lport)
+		n->lport = ntohs(as(struct inet_sock, sk)->inet_sport);
 	n->rport = ntohs(sk->__sk_common.skc_dport);
 }
 
@@ -152,7 +154,7 @@ noinline_fn int put_net(int fd)
 	struct sock *sk = fd_sock(t, fd);
 	struct rec *r = out_rec(s);
 	struct net *n = (struct net *)(s->out + sizeof(*r));
-	head(r, t, K_NET, SRC_NET, 0);
+	head(r, t, K_NET, interrupted(s->ret) ? SRC_PART : SRC_NET, 0);
 	r->nr = s->nr;
 	r->abi = s->abi;
 	__u32 end = NET_LEN;
@@ -584,16 +586,13 @@ struct large_packet {
 	char data[LARGE_PACKET];
 };
 
-static inline_always void packet_head(struct rec *r, struct net *n, struct sock_info *i, struct __sk_buff *skb, bool in)
+static inline_always void packet_head(struct rec *r, struct sock_info *i)
 {
 	__builtin_memcpy(r, &i->owner, sizeof(*r));
 	r->kind = K_DNS;
 	r->source = SRC_PART; /* whether it asks a name is for the reader to tell */
 	r->time = bpf_ktime_get_boot_ns();
 	r->cpu = bpf_get_smp_processor_id();
-	memzero(n, sizeof(*n));
-	n->op = in ? NET_IN : NET_OUT;
-	n->cookie = bpf_get_socket_cookie(skb);
 }
 
 #define PUT_PACKET(type, max)                                                                                          \
@@ -604,28 +603,63 @@ static inline_always void packet_head(struct rec *r, struct net *n, struct sock_
 			lost(SRC_PART, 1);                                                                                                                                           \
 			return 0;                                                                                      \
 		}                                                                                                      \
-		packet_head(&p->rec, &p->net, i, skb, in);                                                             \
+		packet_head(&p->rec, i);                                                                               \
+		__builtin_memcpy(&p->net, n, sizeof(*n));                                                              \
 		p->rec.len = sizeof(type);                                                                             \
 		p->rec.seq = seq;                                                                                      \
-		p->net.rd = n;                                                                                         \
-		opaque(n);                                                                                             \
-		if (n > (max))                                                                                         \
-			n = (max);                                                                                     \
-		if (n && bpf_skb_load_bytes(skb, off, p->data, n))                                                     \
-			n = 0;                                                                                         \
-		p->net.plen = n;                                                                                       \
+		opaque(len);                                                                                           \
+		if (len > (max))                                                                                       \
+			len = (max);                                                                                   \
+		if (len && bpf_skb_load_bytes(skb, off, p->data, len))                                                 \
+			len = 0;                                                                                       \
+		p->net.plen = len;                                                                                     \
 		bpf_ringbuf_submit(p, wake_flag(waiting));                                                             \
 	} while (0)
 
 /* put_dns sends the payload of a packet from or to the name service's port. */
-static noinline_fn int put_dns(struct __sk_buff *skb, struct sock_info *i, __u32 off, bool in)
+static noinline_fn int put_dns(struct __sk_buff *skb, struct sock_info *i, __u32 off, const struct net *n)
 {
-	__u32 n = skb->len - off;
-	if (n <= SMALL_PACKET)
+	__u32 len = skb->len - off;
+	if (len <= SMALL_PACKET)
 		PUT_PACKET(struct small_packet, SMALL_PACKET);
 	else
 		PUT_PACKET(struct large_packet, LARGE_PACKET);
 	return 0;
+}
+
+/* read_ip reads both ends and the protocol from a packet's head, and returns where its payload begins. */
+static inline_always __u32 read_ip(struct __sk_buff *skb, struct net *n, bool in)
+{
+	__u8 first = 0, proto = 0;
+	__u8 *from = in ? n->raddr : n->laddr, *to = in ? n->laddr : n->raddr;
+	__u32 off = 40;
+	bpf_skb_load_bytes(skb, 0, &first, 1);
+	if (first >> 4 == 4) {
+		n->family = AF_INET;
+		off = (first & 15) * 4;
+		bpf_skb_load_bytes(skb, 9, &proto, 1);
+		bpf_skb_load_bytes(skb, 12, from, 4);
+		bpf_skb_load_bytes(skb, 16, to, 4);
+	} else {
+		n->family = AF_INET6;
+		bpf_skb_load_bytes(skb, 6, &proto, 1);
+		bpf_skb_load_bytes(skb, 8, from, 16);
+		bpf_skb_load_bytes(skb, 24, to, 16);
+	}
+	n->proto = proto;
+	__u16 ports[2] = {};
+	if (proto == PROTO_UDP || proto == PROTO_TCP)
+		bpf_skb_load_bytes(skb, off, ports, sizeof(ports));
+	n->rport = ntohs(ports[in ? 0 : 1]);
+	n->lport = ntohs(ports[in ? 1 : 0]);
+	if (proto == PROTO_UDP)
+		off += 8;
+	if (proto == PROTO_TCP) {
+		__u8 words = 0;
+		bpf_skb_load_bytes(skb, off + 12, &words, 1);
+		off += (words >> 4) * 4;
+	}
+	return off;
 }
 
 static inline_always int on_packet(struct __sk_buff *skb, bool in)
@@ -634,33 +668,25 @@ static inline_always int on_packet(struct __sk_buff *skb, bool in)
 	if (!sk)
 		return 1;
 	sk = bpf_sk_fullsock(sk);
-	if (!sk || sk->protocol == PROTO_TCP)
+	if (!sk || (sk->protocol == PROTO_TCP && ntohs(sk->dst_port) != DNS_PORT))
 		return 1;
 	struct sock_info *i = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!i)
 		return 1;
-	__u8 first = 0, proto = 0;
-	__u32 off = 40;
-	bpf_skb_load_bytes(skb, 0, &first, 1);
-	if (first >> 4 == 4) {
-		off = (first & 15) * 4;
-		bpf_skb_load_bytes(skb, 9, &proto, 1);
-	} else {
-		bpf_skb_load_bytes(skb, 6, &proto, 1);
-	}
-	__u16 ports[2] = {};
-	if (proto == PROTO_UDP) {
-		bpf_skb_load_bytes(skb, off, ports, sizeof(ports));
-		off += 8;
-	}
+	struct net n = {};
+	__u32 off = read_ip(skb, &n, in);
 	if (skb->len < off)
 		return 1;
-	if (in)
-		__sync_fetch_and_add(&i->rd, skb->len - off);
-	else
-		__sync_fetch_and_add(&i->wr, skb->len - off);
-	if (ntohs(ports[in ? 0 : 1]) == DNS_PORT)
-		put_dns(skb, i, off, in);
+	if (n.proto != PROTO_TCP) { /* TCP counts its bytes itself */
+		if (in)
+			__sync_fetch_and_add(&i->rd, skb->len - off);
+		else
+			__sync_fetch_and_add(&i->wr, skb->len - off);
+	}
+	n.op = in ? NET_IN : NET_OUT;
+	n.cookie = bpf_get_socket_cookie(skb);
+	if (n.rport == DNS_PORT && skb->len > off)
+		put_dns(skb, i, off, &n);
 	return 1;
 }
 

@@ -16,7 +16,7 @@
 #define MAP_SHARED_TYPES 3
 #define MAP_TYPE 15
 #define MAP_ANONYMOUS 32
-#define EALREADY 114
+#define PIDFS_MAGIC 0x50494446
 
 /* arg returns argument n, from 1; 0 for no argument. */
 static inline_always __u64 arg(struct scratch *s, __u8 n)
@@ -28,6 +28,8 @@ static inline_always __u64 arg(struct scratch *s, __u8 n)
 noinline_fn int begin_call(__u8 kind, __u8 source)
 {
 	GLOBAL_FN(0);
+	if (interrupted(s->ret))
+		source = SRC_PART;
 	struct body *b = begin(s, kind, source, c->type);
 	struct rec *r = out_rec(s);
 	r->nr = s->nr;
@@ -74,6 +76,39 @@ static inline_always int dfd_arg(struct scratch *s, __u8 n)
 	return n ? (int)arg(s, n) : AT_FDCWD;
 }
 
+/*
+ * put_tried_argv copies the arguments of an exec that failed, as far as they fit into one string. What the program
+ * has in memory now may differ from what the kernel saw.
+ */
+noinline_fn int put_tried_argv(__u64 at, __u32 pos)
+{
+	GLOBAL_FN(0);
+	struct body *b = out_body(s);
+	__u32 start = pos, word = s->abi == ABI_AMD64 ? 8 : 4;
+	struct bpf_iter_num it;
+	b->arg[4] = 1; /* cut, unless the end is found */
+	bpf_iter_num_new(&it, 0, 256);
+	while (bpf_iter_num_next(&it)) {
+		__u64 p = 0;
+		if (bpf_probe_read_user(&p, word, (void *)at))
+			break;
+		at += word;
+		if (!p) {
+			b->arg[4] = 0;
+			break;
+		}
+		if (pos > OUT_MAX - STR_MAX || pos - start >= STR_MAX)
+			break;
+		long n = bpf_probe_read_user_str(&s->out[pos], STR_MAX, (void *)p);
+		if (n <= 0)
+			break;
+		pos += n & 0x1fff;
+	}
+	bpf_iter_num_destroy(&it);
+	b->len[2] = pos - start;
+	return pos & 0x7fff;
+}
+
 static inline_always __u8 source_of(struct call *c)
 {
 	return c->act == A_EXEC ? SRC_EXEC : c->act == A_OPEN || c->act == A_OPENHOW ? SRC_OPEN : SRC_CALL;
@@ -89,7 +124,9 @@ noinline_fn int on_path(void)
 		pos = put_name(dfd_arg(s, c->dfd), arg(s, c->path), pos, 0);
 	if (c->path2)
 		pos = put_name(dfd_arg(s, c->dfd2), arg(s, c->path2), pos, 1);
-	if (!s->ret && c->type)
+	if (c->act == A_EXEC)
+		pos = put_tried_argv(s->arg[c->dfd ? 2 : 1], pos) & 0x7fff;
+	if (!s->ret)
 		__sync_fetch_and_add(&tree, 1);
 	put_unit(pos);
 	return 0;
@@ -135,6 +172,15 @@ noinline_fn int on_fd(void)
 	return 0;
 }
 
+/* pidfd_task returns the process behind a pidfd, or NULL; it has to be released. */
+static inline_always struct task_struct *pidfd_task(struct task_struct *t, int fd)
+{
+	struct file *f = fd_file(t, fd);
+	if (!f || f->f_inode->i_sb->s_magic != PIDFS_MAGIC || !f->f_inode->i_private || !ksym_exists(bpf_task_from_pid))
+		return 0;
+	return bpf_task_from_pid(as(struct pid, f->f_inode->i_private)->numbers[0].nr);
+}
+
 /* on_args reports a call by its arguments; with A_TARGET, the process that one of them names. */
 noinline_fn int on_args(void)
 {
@@ -145,13 +191,15 @@ noinline_fn int on_args(void)
 		b->len[0] = user_str(s, arg(s, c->path), pos);
 		pos += b->len[0];
 	}
-	if ((c->act == A_TARGET || c->act == A_KILL) && ksym_exists(bpf_task_from_vpid)) {
-		struct task_struct *o = bpf_task_from_vpid(arg(s, c->fd));
-		if (o) {
-			b->other_tgid = o->tgid;
-			b->other_start = o->group_leader->start_boottime;
-			bpf_task_release(o);
-		}
+	struct task_struct *o = 0;
+	if (c->fd2)
+		o = pidfd_task(t, arg(s, c->fd2));
+	else if ((c->act == A_TARGET || c->act == A_KILL) && ksym_exists(bpf_task_from_vpid))
+		o = bpf_task_from_vpid(arg(s, c->fd));
+	if (o) {
+		b->other_tgid = o->tgid;
+		b->other_start = o->group_leader->start_boottime;
+		bpf_task_release(o);
 	}
 	put_unit(pos);
 	return 0;
@@ -175,9 +223,10 @@ noinline_fn int on_open(void)
 	}
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
 	struct cache *cache = cache_of(t, true);
+	__u64 given = c->path ? hash_user_str(arg(s, c->path)) : 1;
 	int slot = -1;
 	if (cache) {
-		slot = entry_find(cache, f, d);
+		slot = entry_find(cache, f, d, given);
 		struct entry *e = &cache->e[slot & (ENTRIES - 1)];
 		if (slot >= 0 && e->tree == tree) {
 			__u64 now = bpf_ktime_get_boot_ns();
@@ -209,7 +258,7 @@ noinline_fn int on_open(void)
 	b->slot = slot;
 	put_unit(pos + b->len[1]);
 	if (cache) {
-		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(out_rec(s)));
+		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(out_rec(s)), given);
 		touch_entry(cache, slot);
 		bind_fd(cache, fd, f, slot);
 	}
@@ -372,6 +421,7 @@ noinline_fn int dispatch(void)
 		return on_dir();
 	case A_ARGS:
 	case A_TARGET:
+	case A_PIDFD:
 		return on_args();
 	case A_CLONE:
 	case A_KILL:
@@ -382,6 +432,18 @@ noinline_fn int dispatch(void)
 		return on_mmap();
 	}
 	return dispatch_net();
+}
+
+static inline_always void copy_call(struct scratch *s, const volatile struct call *c)
+{
+	s->call.act = c->act;
+	s->call.type = c->type;
+	s->call.dfd = c->dfd;
+	s->call.path = c->path;
+	s->call.dfd2 = c->dfd2;
+	s->call.path2 = c->path2;
+	s->call.fd = c->fd;
+	s->call.fd2 = c->fd2;
 }
 
 SEC("tp_btf/sys_exit")
@@ -410,15 +472,8 @@ int on_sys_exit(__u64 *ctx)
 	s->abi = compat ? ABI_I386 : index != nr ? ABI_X32 : ABI_AMD64;
 	s->nr = nr;
 	s->ret = ret;
-	s->call.act = act;
-	s->call.type = c->type;
-	s->call.dfd = c->dfd;
-	s->call.path = c->path;
-	s->call.dfd2 = c->dfd2;
-	s->call.path2 = c->path2;
-	s->call.fd = c->fd;
-	s->call.fd2 = c->fd2;
 	load_args(s, regs);
+	copy_call(s, c);
 	if (act == A_SOCKETCALL) {
 		__u64 sub = socketcalls[s->arg[0] & 31];
 		if (!sub || sub >= CALLS)
@@ -427,6 +482,7 @@ int on_sys_exit(__u64 *ctx)
 		s->nr = sub;
 		c = &calls32[sub];
 		act = c->act;
+		copy_call(s, c);
 	} else if (act == A_INDIRECT) {
 		load_indirect(s, s->arg[0]);
 		act = A_MMAP;
