@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -526,5 +527,91 @@ func TestStrictRunsRealPrograms(t *testing.T) {
 		if r := sh(t, b, c.script); r.out != c.want {
 			t.Errorf("%s: got %q %q, want %q", c.program, r.out, r.err, c.want)
 		}
+	}
+}
+
+// Boxes come and go without files or goroutines staying behind in the recorder.
+func TestNothingLeaks(t *testing.T) {
+	count := func() (files, goroutines int) {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries), runtime.NumGoroutine()
+	}
+	once := func(i int) {
+		b, err := Create(t.Context(), Config{ID: fmt.Sprintf("%s-%d", testID(t), i), StateDir: filepath.Join(t.TempDir(), "s"),
+			Network: Network{Mode: NetProxied, ForwardPorts: []uint16{4242}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		for _, argv := range [][]string{{"/bin/true"}, {"/no/such"}, {"/bin/echo", "x"}} {
+			if p, err := b.Start(t.Context(), Cmd{Argv: argv, Stdin: strings.NewReader("x"), Stdout: &out, Stderr: &out}); err == nil {
+				p.Wait()
+			}
+		}
+		if _, _, err := b.CopyOut(t.Context(), "/etc", filepath.Join(t.TempDir(), "o"), CopyLimits{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once(0)
+	files, goroutines := count()
+	for i := range 5 {
+		once(i + 1)
+	}
+	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		f, g := count()
+		if f <= files && g <= goroutines {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d files and %d goroutines, before %d and %d", f, g, files, goroutines)
+		}
+	}
+}
+
+func TestVeryManyArguments(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	argv := []string{"/usr/bin/printf", "%.0s"}
+	for range 100_000 {
+		argv = append(argv, "abcdef")
+	}
+	var out strings.Builder
+	p, err := b.Start(t.Context(), Cmd{Argv: append([]string{"/bin/sh", "-c", `echo $# "$1"`, "name", ""}, argv...), Stdout: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Wait(); out.String() != "100003 \n" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
+// The fastest of ten starts, the program's run included, tells what a start costs on a machine that is busy otherwise.
+func TestStartsQuickly(t *testing.T) {
+	best := time.Hour
+	for i := range 10 {
+		start := time.Now()
+		b := testBox(t, func(c *Config) {
+			c.ID += fmt.Sprint(i)
+			c.Network.Mode = NetProxied
+			c.Limits = Limits{MemoryBytes: 1 << 30, CPUs: 2}
+		})
+		p, err := b.Start(t.Context(), Cmd{Argv: []string{"/bin/true"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, _ := p.Wait(); st.Code != 0 {
+			t.Fatalf("%+v", st)
+		}
+		best = min(best, time.Since(start))
+	}
+	t.Logf("best of ten: %v", best)
+	if best > 50*time.Millisecond {
+		t.Errorf("a box takes %v to start", best)
 	}
 }

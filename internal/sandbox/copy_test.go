@@ -494,3 +494,59 @@ func TestCopyInThroughMagicLink(t *testing.T) {
 		}
 	}
 }
+
+// An agent that swaps directories for links while it is collected gains nothing.
+func TestCopyOutRaces(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	secret := t.TempDir()
+	if err := os.WriteFile(filepath.Join(secret, "f"), []byte("host secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const swapper = `
+import os
+os.makedirs("/tmp/w/d"); open("/tmp/w/d/f", "w").write("mine"); os.symlink(%q, "/tmp/w/l"); os.symlink("/proc/1/root/etc", "/tmp/w/p")
+os.mkfifo("/tmp/w/q")
+print("ready", flush=True)
+while True:
+    for a, b in (("d", "l"), ("d", "p"), ("d/f", "q")):
+        for _ in range(20):
+            os.rename("/tmp/w/" + a, "/tmp/w/x"); os.rename("/tmp/w/" + b, "/tmp/w/" + a); os.rename("/tmp/w/x", "/tmp/w/" + b)
+        for _ in range(20):
+            os.rename("/tmp/w/" + a, "/tmp/w/x"); os.rename("/tmp/w/" + b, "/tmp/w/" + a); os.rename("/tmp/w/x", "/tmp/w/" + b)
+`
+	ready := make(chan struct{})
+	p, err := b.Start(t.Context(), Cmd{Argv: []string{"python3", "-c", fmt.Sprintf(swapper, secret)}, Env: []string{"PATH=/usr/bin"}, Stdout: onWrite(func() { close(ready) })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ready
+	seen := map[FileType]int{}
+	for range 200 {
+		dst := t.TempDir()
+		m, _, err := b.CopyOut(t.Context(), "/tmp/w", dst, CopyLimits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range m {
+			seen[f.Type]++
+			if f.Type == TypeFile && f.Size > 0 {
+				if data, err := os.ReadFile(filepath.Join(dst, f.Path)); err != nil || string(data) != "mine" {
+					t.Fatalf("%q holds %q, %v", f.Path, data, err)
+				}
+			}
+		}
+		if _, _, err := b.CopyOut(t.Context(), "/tmp/w/d/f", t.TempDir(), CopyLimits{}); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOTDIR) {
+			t.Fatal(err)
+		}
+	}
+	if seen[TypeFile] == 0 || seen[TypeSymlink] == 0 {
+		t.Errorf("the race was never seen: %v", seen)
+	}
+	select {
+	case <-p.Done():
+		st, _ := p.Wait()
+		t.Errorf("the swapper ended: %+v", st)
+	default:
+	}
+}

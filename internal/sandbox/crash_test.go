@@ -24,6 +24,9 @@ const crashEnv = "BODYCAM_TEST_CRASH"
 
 func crashHelper(spec string) {
 	id, dir, _ := strings.Cut(spec, " ")
+	if id == "loop" {
+		crashLoop(dir)
+	}
 	c := Config{ID: id, StateDir: dir, Network: Network{Mode: NetProxied}, Limits: Limits{Pids: 100, MemoryBytes: 256 << 20, CPUs: 1}}
 	b, err := Create(context.Background(), c)
 	if err != nil {
@@ -195,4 +198,85 @@ func TestSweepKeepsForeignState(t *testing.T) {
 	if _, err := os.Stat(keep); err != nil {
 		t.Error(err)
 	}
+}
+
+// crashLoop makes and closes boxes until it is killed.
+func crashLoop(spec string) {
+	id, dir, _ := strings.Cut(spec, " ")
+	for i := 0; ; i++ {
+		b, err := Create(context.Background(), Config{ID: fmt.Sprintf("%s-%d", id, i), StateDir: filepath.Join(dir, fmt.Sprint(i)),
+			Network: Network{Mode: NetProxied}, Limits: Limits{MemoryBytes: 256 << 20}})
+		if err == nil {
+			var p *Process
+			if p, err = b.Start(context.Background(), Cmd{Argv: []string{"/bin/sleep", "0.002"}}); err == nil {
+				p.Wait()
+				err = b.Close()
+			}
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Print(".")
+	}
+}
+
+// Whenever a recorder is killed, while it makes, uses or removes a box, Sweep finds all that is left.
+func TestKilledAtAnyMoment(t *testing.T) {
+	dir := t.TempDir()
+	id := testID(t)
+	for round := range 12 {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=loop %s-%d %s", crashEnv, id, round, dir))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 1)); err != nil { // the first box has come and gone
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(round) * 3 * time.Millisecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		cmd.Wait()
+		if err := Sweep(); err != nil {
+			t.Error(err)
+		}
+		if left := leftovers(t, dir, id); len(left) > 0 {
+			t.Fatalf("round %d: left are %q", round, left)
+		}
+	}
+}
+
+// leftovers lists whatever still bears the name of a box, or lies in its state directory. Processes die a moment after the recorder.
+func leftovers(t *testing.T, dir, id string) []string {
+	t.Helper()
+	records, err := recordDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := findHierarchies()
+	if err != nil {
+		t.Fatal(err)
+	}
+	patterns := []string{filepath.Join(dir, "*"), filepath.Join(records, id+"*")}
+	for _, m := range []string{h.unified, h.v1["memory"], h.v1["pids"], h.v1["cpu"]} {
+		if m != "" {
+			patterns = append(patterns, filepath.Join(m, "bodycam", id+"*"))
+		}
+	}
+	var left []string
+	for _, p := range patterns {
+		found, err := filepath.Glob(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, found...)
+	}
+	return left
 }
