@@ -180,5 +180,7 @@ func callTable() []def {
 		{"kexec_file_load", 320, -1, always, onPlain(bodycam.TypeModule)},
 		{"mmap", 9, 192, mapsFile, onMmap},
 		{"mmap_old", -1, 90, always, onMmapOld},
+		{"shmat", 30, 397, always, onShare},
+		{"ipc", -1, 117, always, onShare},
 	}
 }

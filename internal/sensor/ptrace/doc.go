@@ -20,8 +20,8 @@
 // Opens: path, device and inode are read from the new descriptor while its thread is stopped. Exec: program,
 // arguments and directory are read from the new process before its first instruction. Sockets: both ends are read
 // from a duplicate of the socket. Calls that only take names (rename, unlink …) are resolved against the process's
-// own root and directory at entry; if another thread shares the memory, they are marked [bodycam.MarkUnverified]. A
-// descriptor that another thread replaced before it was read is marked [bodycam.MarkRaced].
+// own root and directory at entry; if a thread or another process shares the memory, they are marked
+// [bodycam.MarkUnverified]. A descriptor that was replaced before it was read is marked [bodycam.MarkRaced].
 //
 // # What it can't see
 //

@@ -113,7 +113,7 @@ func (tr *tree) execed(t *task) {
 			delete(tr.s.tasks, tid)
 		}
 	}
-	t.p.tasks, t.p.lends, t.p.sharesMemory = 1, false, false
+	t.p.tasks, t.p.lends, t.p.borrows = 1, false, false
 	var e *bodycam.Event
 	var img image
 	if p != nil && p.ev != nil && p.ev.Type == bodycam.TypeExec {

@@ -96,7 +96,7 @@ func (t *task) opened(e *bodycam.Event, dir, fd int) {
 	if t.s.detach && t.detached(fd) {
 		e.Marks |= bodycam.MarkDetached
 	}
-	if t.p.tasks > 1 && e.PathGiven != "" && path.Base(e.PathGiven) != path.Base(o.path) {
+	if t.p.racy() && e.PathGiven != "" && path.Base(e.PathGiven) != path.Base(o.path) {
 		if now := t.resolve(dir, e.PathGiven, true); now.ino != o.ino || now.dev != o.dev || now.ino == 0 {
 			e.Marks |= bodycam.MarkRaced
 		}
@@ -317,7 +317,7 @@ func onMmap(t *task, c *call) *pending {
 // onMmapOld is i386's first mmap, whose arguments lie in memory.
 func onMmapOld(t *task, c *call) *pending {
 	w, err := t.words(c, c.args[0], 6)
-	if err != nil || len(w) < 6 || w[3]&unix.MAP_ANONYMOUS != 0 {
+	if err != nil || len(w) < 6 {
 		return nil
 	}
 	return t.mmap(c, w[2], w[3], int(int32(uint32(w[4]))))
@@ -326,6 +326,12 @@ func onMmapOld(t *task, c *call) *pending {
 // mmap records executable and shared mappings of files. A shared mapping of a file that is open for writing can be
 // made writable at any time, so it counts as a write.
 func (t *task) mmap(c *call, prot, flags uint64, fd int) *pending {
+	if flags&unix.MAP_ANONYMOUS != 0 {
+		if flags&unix.MAP_SHARED != 0 { // what it forks will share it
+			t.p.lends = true
+		}
+		return nil
+	}
 	e := t.event(bodycam.TypeMmap, c)
 	e.Flags = prot
 	o, err := t.inspect(t.procFD(fd))
@@ -340,6 +346,7 @@ func (t *task) mmap(c *call, prot, flags uint64, fd int) *pending {
 	}
 	if flags&unix.MAP_SHARED != 0 && t.writable(fd) {
 		e.Access |= bodycam.Write
+		t.p.lends = true
 	}
 	if e.Access == bodycam.Read {
 		return nil

@@ -34,11 +34,13 @@ const (
 	otherPID       // prlimit of another process
 )
 
-// cloneKind are the clone flags that matter; a thread, or a vfork, may share memory.
+// cloneKind are the clone flags that matter; a thread may share memory and descriptors, a vfork
+// memory.
 const (
 	cloneUntraced = unix.CLONE_UNTRACED
 	cloneSpaces   = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
-	cloneShape    = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_THREAD
+	cloneMemory   = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_THREAD
+	cloneFiles    = unix.CLONE_FILES | unix.CLONE_THREAD
 )
 
 var prctlOptions = []uint32{unix.PR_SET_DUMPABLE, unix.PR_SET_NAME, unix.PR_SET_SECCOMP, unix.PR_SET_MM, unix.PR_SET_PTRACER}
@@ -74,17 +76,21 @@ func (p *program) block(w when) {
 	case newKind:
 		p.arg(0)
 		p.and(cloneSpaces | cloneUntraced)
-		p.jeq(0, 0, 4) // any of them: trace
+		p.jeq(0, 0, 7)
 		p.arg(0)
-		p.and(cloneShape)
-		p.jeq(unix.CLONE_VM, 1, 0)
+		p.and(cloneMemory)
+		p.jeq(unix.CLONE_VM, 4, 0)
+		p.arg(0)
+		p.and(cloneFiles)
+		p.jeq(unix.CLONE_FILES, 1, 0)
 		p.allow()
 	case mapsFile:
-		p.arg(4)
-		p.jeq(0xffffffff, 8, 0) // no file
 		p.arg(3)
-		p.and(unix.MAP_SHARED | unix.MAP_ANONYMOUS)
-		p.jeq(unix.MAP_SHARED, 6, 0)
+		p.and(unix.MAP_SHARED)
+		p.jeq(unix.MAP_SHARED, 9, 0)
+		p.arg(4)
+		p.jeq(0xffffffff, 6, 0) // no file
+		p.arg(3)
 		p.and(unix.MAP_ANONYMOUS)
 		p.jeq(0, 0, 3)
 		p.arg(2)

@@ -16,9 +16,7 @@ import (
 // onClone sees clone only with flags that matter. A child that asks not to be traced is traced all the same.
 func onClone(t *task, c *call) *pending {
 	flags := c.args[0] & 0xffffffff
-	if flags&cloneShape == unix.CLONE_VM {
-		t.p.lends = true
-	}
+	t.lend(flags)
 	if flags&cloneUntraced != 0 {
 		t.rewriteFirst(c, flags&^cloneUntraced)
 		e := t.event(bodycam.TypeDenied, c)
@@ -26,6 +24,22 @@ func onClone(t *task, c *call) *pending {
 		t.s.emit(e)
 	}
 	return t.spaces(c, flags&cloneSpaces)
+}
+
+// lend notes that another process gets hold of this one's memory or descriptors.
+func (t *task) lend(flags uint64) {
+	if flags&cloneMemory == unix.CLONE_VM || flags&cloneFiles == unix.CLONE_FILES {
+		t.p.lends = true
+	}
+}
+
+// onShare handles System V shared memory.
+func onShare(t *task, c *call) *pending {
+	const shmat = 21 // of i386's ipc
+	if c.def.name == "shmat" || c.args[0]&0xffff == shmat {
+		t.p.lends = true
+	}
+	return nil
 }
 
 // rewriteFirst changes the first argument of the call that the task is about to make.
@@ -64,9 +78,7 @@ func onClone3(t *task, c *call) *pending {
 		t.deny(c, bodycam.TypeDenied, bodycam.MarkHostile, unix.EPERM)
 		return nil
 	}
-	if flags&cloneShape == unix.CLONE_VM {
-		t.p.lends = true
-	}
+	t.lend(flags)
 	p := t.spaces(c, flags&cloneSpaces)
 	if !t.p.racy() {
 		return p

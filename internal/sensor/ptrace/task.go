@@ -20,17 +20,18 @@ type process struct {
 	parent bodycam.Proc
 	sid    int32
 	tasks  int // alive
-	// lends: it gave its memory to a process of its own (clone with CLONE_VM); sharesMemory: it was born so.
-	lends, sharesMemory bool
-	nsPID               int // its pid in its own namespace, 0 while unknown
-	dns                 map[int]*dnsSocket
+	// lends: it shares memory or descriptors with processes that come from it (clone flags, shared mappings);
+	// borrows: it came from one that does.
+	lends, borrows bool
+	nsPID          int // its pid in its own namespace, 0 while unknown
+	dns            map[int]*dnsSocket
 }
 
 // full tells whether every call of the process stops.
 func (p *process) full() bool { return len(p.dns) > 0 }
 
-// racy tells whether memory that a call names can change while the call reads it.
-func (p *process) racy() bool { return p.tasks > 1 || p.lends || p.sharesMemory }
+// racy tells whether memory or descriptors that a call names can change while the call is made.
+func (p *process) racy() bool { return p.tasks > 1 || p.lends || p.borrows }
 
 // task is a thread.
 type task struct {

@@ -289,7 +289,7 @@ func (s *Sensor) newProcess(pid int, parent *process) *process {
 	}
 	s.last[p.id.PID] = p.id.Start
 	if parent != nil {
-		p.parent, p.sharesMemory = parent.id, parent.lends
+		p.parent, p.borrows = parent.id, parent.lends
 		if len(parent.dns) > 0 {
 			p.dns = make(map[int]*dnsSocket, len(parent.dns))
 			for fd, d := range parent.dns {

@@ -1,6 +1,8 @@
 package sensortest
 
 import (
+	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/bodycam-dev/bodycam"
@@ -33,8 +35,54 @@ func floodCases() []Case {
 		{Name: "18-floods/datagrams", Argv: []string{"floods", "connects", "5000"}, Check: func(t *testing.T, o *Outcome) {
 			o.count(t, 5000, typ(bodycam.TypeSend), errno(0))
 		}},
-		{Name: "18-floods/find-usr", Argv: []string{"/usr/bin/find", "/usr/share", "-name", "no-such-name"}, Check: func(t *testing.T, o *Outcome) {
-			o.some(t, typ(bodycam.TypeOpen), path("/usr/share"), has(bodycam.Dir), errno(0))
+		{Name: "21-loads/git-clone", Argv: []string{"/bin/sh", "-ec", `
+			git init -q src
+			cd src
+			for i in 0 1 2 3 4 5 6 7 8 9; do mkdir d$i; for j in 0 1 2 3 4 5 6 7 8 9; do echo $i$j >d$i/f$j; done; done
+			git add . && git -c user.name=n -c user.email=e@example.test commit -q -m all
+			git clone -q file://"$PWD" ../dst
+			test -f ../dst/d9/f9`}, Check: func(t *testing.T, o *Outcome) {
+			if o.Status != 0 {
+				t.Errorf("the script ended with %d under observation", o.Status)
+			}
+			for _, n := range []string{"d0/f0", "d9/f9"} {
+				o.some(t, typ(bodycam.TypeOpen), path(o.in("dst/"+n)), has(bodycam.Write|bodycam.Create), errno(0))
+			}
+		}},
+		{Name: "21-loads/go-build", Argv: []string{"/bin/sh", "-ec", `
+			test -n "$LONG" || exit 0
+			printf 'module x\n' >go.mod
+			printf 'package main\nfunc main() { println(1) }\n' >main.go
+			GOCACHE="$PWD/cache" GOFLAGS=-mod=mod GOTOOLCHAIN=local "$GO" build -o x .
+			./x`}, Env: longEnv(), Check: func(t *testing.T, o *Outcome) {
+			if o.Status != 0 {
+				t.Errorf("the build ended with %d under observation", o.Status)
+			}
+			if longRun() {
+				o.some(t, typ(bodycam.TypeExec), exe(o.in("x")), errno(0))
+			}
+		}},
+		{Name: "21-loads/find", Argv: []string{"/usr/bin/find", findRoot(), "-xdev", "-name", "no-such-name"}, Check: func(t *testing.T, o *Outcome) {
+			o.some(t, typ(bodycam.TypeOpen), path(findRoot()), has(bodycam.Dir), errno(0))
+			t.Logf("%d events, sensor %.2f s CPU", len(o.Events), o.Health.CPU)
 		}},
 	}
+}
+
+// longRun tells whether floods of full length were asked for: the slow loads run then, too.
+func longRun() bool { return os.Getenv("BODYCAM_TEST_FLOOD") != "" }
+
+func longEnv() []string {
+	goTool, err := exec.LookPath("go")
+	if !longRun() || err != nil {
+		return nil
+	}
+	return []string{"LONG=1", "GO=" + goTool}
+}
+
+func findRoot() string {
+	if longRun() {
+		return "/"
+	}
+	return "/usr/share/doc"
 }

@@ -112,41 +112,7 @@ func hideCases() []Case {
 	open := typ(bodycam.TypeOpen)
 	ren := typ(bodycam.TypeRename)
 	kid := func(o *Outcome, t *testing.T) cond { return pid(o.num(t, "child")) }
-	return []Case{
-		{Name: "11-race/open", Argv: []string{"races", "open", "3000"}, Check: func(t *testing.T, o *Outcome) {
-			o.raced(t, both(open, access(bodycam.Read), either(given("A-file"), given("B-file"))), o.in("A-file"), o.in("B-file"))
-		}},
-		{Name: "11-race/rename", Argv: []string{"races", "rename", "2000"}, Check: func(t *testing.T, o *Outcome) {
-			a, b := o.num(t, "a"), o.num(t, "b")
-			o.count(t, a+b, ren, path2(o.in("dst")), errno(0))
-			o.count(t, o.num(t, "failed"), ren, path2(o.in("dst")), cond{"failed", func(e *bodycam.Event) bool { return e.Errno != 0 }})
-			// What is not marked must be true.
-			for name, truth := range map[string]int{"A-file": a, "B-file": b} {
-				if _, n := o.match(ren, path(o.in(name)), path2(o.in("dst")), errno(0), unmarked(inexact)); n > uint64(truth) {
-					t.Errorf("%d unmarked renames of %s, in truth %d", n, name, truth)
-				}
-			}
-		}},
-		{Name: "11-race/dup2", Argv: []string{"races", "dup2", "3000"}, Check: func(t *testing.T, o *Outcome) {
-			g := both(open, given("secret-file"), access(bodycam.Read), errno(0))
-			o.count(t, o.num(t, "opened"), g)
-			o.count(t, 0, g, unmarked(inexact), cond{"another path than the one opened", func(e *bodycam.Event) bool { return e.Path != o.in("secret-file") }})
-		}},
-		{Name: "11-race/close", Argv: []string{"races", "close", "3000"}, Check: func(t *testing.T, o *Outcome) {
-			g := both(open, given("secret-file"), access(bodycam.Read), errno(0))
-			o.count(t, o.num(t, "opened"), g)
-			o.count(t, 0, g, unmarked(inexact), cond{"another path than the one opened", func(e *bodycam.Event) bool { return e.Path != o.in("secret-file") }})
-		}},
-		{Name: "11-race/connect", Argv: []string{"races", "connect", "500", "9"}, Check: func(t *testing.T, o *Outcome) {
-			c := typ(bodycam.TypeConnect)
-			a, b := o.num(t, "a"), o.num(t, "b")
-			o.count(t, a+b, c, errno(0))
-			for ip, truth := range map[string]int{"127.0.0.65": a, "127.0.0.66": b} {
-				if _, n := o.match(c, remote(ip, 9), errno(0), unmarked(inexact)); n > uint64(truth) {
-					t.Errorf("%d unmarked connects to %s, in truth %d", n, ip, truth)
-				}
-			}
-		}},
+	return append(raceCases("thread", raceCases("process", nil)), []Case{
 		{Name: "17-intrusion/ptrace", Argv: []string{"procs", "tracer"}, Check: func(t *testing.T, o *Outcome) {
 			p, target := typ(bodycam.TypePtrace), child(o.num(t, "child"))
 			o.named(t, p, target, o.outcome(t, "seize"), nr(unix.SYS_PTRACE))
@@ -228,23 +194,48 @@ func hideCases() []Case {
 				t.Errorf("a file on a detached mount: path %q, marks %v", e.Path, e.Marks.Names())
 			}
 		}},
+	}...)
+}
+
+// raceCases have a rival that changes under the call what the call names.
+func raceCases(rival string, more []Case) []Case {
+	open, ren, connect := typ(bodycam.TypeOpen), typ(bodycam.TypeRename), typ(bodycam.TypeConnect)
+	secret := both(open, given("secret-file"), access(bodycam.Read), errno(0))
+	swapped := func(t *testing.T, o *Outcome) {
+		o.count(t, o.num(t, "opened"), secret)
+		o.count(t, 0, secret, unmarked(inexact), cond{"another path than the one opened", func(e *bodycam.Event) bool { return e.Path != o.in("secret-file") }})
 	}
+	// truth: every call is there, and no more unmarked records name an object than there truly were.
+	truth := func(t *testing.T, o *Outcome, calls cond, a, b cond) {
+		t.Helper()
+		ta, tb := o.num(t, "a"), o.num(t, "b")
+		o.count(t, ta+tb, calls, errno(0))
+		_, na := o.match(calls, a, errno(0), unmarked(inexact))
+		_, nb := o.match(calls, b, errno(0), unmarked(inexact))
+		_, n := o.match(calls, errno(0), unmarked(inexact))
+		if na > uint64(ta) || nb > uint64(tb) || na+nb != n {
+			t.Errorf("%d unmarked records: %d of A, %d of B; in truth %d and %d", n, na, nb, ta, tb)
+		}
+	}
+	name := func(s string) string { return "11-race/" + s + "-by-" + rival }
+	return append(more, []Case{
+		{Name: name("open"), Argv: []string{"races", "open", "3000", rival}, Check: func(t *testing.T, o *Outcome) {
+			calls := both(open, access(bodycam.Read), either(given("A-file"), given("B-file")))
+			truth(t, o, calls, path(o.in("A-file")), path(o.in("B-file")))
+		}},
+		{Name: name("rename"), Argv: []string{"races", "rename", "2000", rival}, Check: func(t *testing.T, o *Outcome) {
+			calls := both(ren, path2(o.in("dst")))
+			truth(t, o, calls, path(o.in("A-file")), path(o.in("B-file")))
+			o.count(t, o.num(t, "failed"), calls, cond{"failed", func(e *bodycam.Event) bool { return e.Errno != 0 }})
+		}},
+		{Name: name("dup2"), Argv: []string{"races", "dup2", "3000", rival}, Check: swapped},
+		{Name: name("close"), Argv: []string{"races", "close", "3000", rival}, Check: swapped},
+		{Name: name("connect"), Argv: []string{"races", "connect", "500", rival}, Check: func(t *testing.T, o *Outcome) {
+			truth(t, o, connect, remote("127.0.0.65", 9), remote("127.0.0.66", 9))
+		}},
+	}...)
 }
 
 func nr(n int32) cond {
 	return cond{"syscall of that number", func(e *bodycam.Event) bool { return e.NR == n }}
-}
-
-// raced asserts that every call is there once, that no more unmarked records name a path than truly had it, and
-// that what can't be told is marked.
-func (o *Outcome) raced(t *testing.T, c cond, a, b string) {
-	t.Helper()
-	ta, tb := o.num(t, "a"), o.num(t, "b")
-	o.count(t, ta+tb, c, errno(0))
-	_, na := o.match(c, path(a), errno(0), unmarked(inexact))
-	_, nb := o.match(c, path(b), errno(0), unmarked(inexact))
-	found, marked := o.match(c, errno(0), cond{"marked", func(e *bodycam.Event) bool { return e.Marks&inexact != 0 }})
-	if na > uint64(ta) || nb > uint64(tb) || na+nb+marked != uint64(ta+tb) {
-		t.Errorf("records: %d of A, %d of B, %d marked (%d events); in truth %d and %d", na, nb, marked, len(found), ta, tb)
-	}
 }
