@@ -283,22 +283,25 @@ func (w *Writer) settle(k *work, synced bool) {
 	}
 	if w.full != nil {
 		w.full = nil
-		w.recordGap()
+		if err := w.recordGap(); err != nil && w.failed == nil {
+			w.failed = fmt.Errorf("%w: %w", ErrFailed, err)
+		}
 	}
 	close(w.progress)
 	w.progress = make(chan struct{})
 }
 
 // recordGap appends a record of what was refused while the storage was full. The lock is held.
-func (w *Writer) recordGap() {
-	if w.gap == (GapNote{}) || w.closed {
-		return
+func (w *Writer) recordGap() error {
+	if w.gap == (GapNote{}) {
+		return nil
 	}
 	note := w.gap
 	w.gap = GapNote{}
 	if _, err := w.place(&Entry{Type: TypeGap, Payload: note.append(nil)}, nil); err != nil {
-		w.failed = fmt.Errorf("%w: recording a gap: %w", ErrFailed, err)
+		return fmt.Errorf("recording a gap: %w", err)
 	}
+	return nil
 }
 
 // stumble notes what went wrong: for want of space the writer waits, anything else ends it.

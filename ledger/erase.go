@@ -350,3 +350,15 @@ func pendingErasure(store Store) (*intent, error) {
 	}
 	return in, nil
 }
+
+// dropNewKeys removes what an erasure left that never got as far as its intent.
+func dropNewKeys(store Store, last uint64) error {
+	for seg := range last + 1 {
+		if _, err := fs.Stat(store, newKeysName(seg)); err == nil {
+			if err := store.Remove(newKeysName(seg)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

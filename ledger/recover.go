@@ -47,7 +47,11 @@ func reopen(store Store, opts Options, unlock io.Closer) (*Writer, error) {
 	if rec.erasure, err = pendingErasure(store); err != nil {
 		return nil, err
 	}
-	if rec.erasure != nil {
+	if rec.erasure == nil {
+		if err := dropNewKeys(store, rec.segment.segment); err != nil {
+			return nil, err
+		}
+	} else {
 		if err := swapKeys(store, rec.erasure); err != nil {
 			return nil, fmt.Errorf("completing an erasure: %w", err)
 		}

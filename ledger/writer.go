@@ -487,6 +487,9 @@ func (w *Writer) end(final bool) error {
 
 // lastSeal ends the incarnation. The lock is held.
 func (w *Writer) lastSeal(final bool) error {
+	if err := w.recordGap(); err != nil {
+		return err
+	}
 	reason := SealAsked
 	if final {
 		if _, err := w.place(&Entry{Type: TypeClose}, nil); err != nil {
