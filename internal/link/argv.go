@@ -1,6 +1,7 @@
 package link
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"path"
 	"slices"
@@ -169,7 +170,11 @@ func (j *Joiner) candidate(p *proc, holds bool, budget *int) *candidate {
 	}
 	for i := range p.execs {
 		x := &p.execs[i]
-		if x.shell {
+		if x.shell && x.cut {
+			if c, ok := j.cutScript(p, x); ok {
+				better(c)
+			}
+		} else if x.shell {
 			s := strings.TrimSpace(x.script)
 			for _, key := range []string{s, command(s)} {
 				if g := j.byKey[scriptKey(key)]; g != nil {
@@ -213,6 +218,30 @@ func (j *Joiner) candidate(p *proc, holds bool, budget *int) *candidate {
 		}
 	}
 	return best
+}
+
+// cutScript finds the group whose command begins with what was kept of a long argv. The digest of the whole argv
+// tells whether it is that command and no other.
+func (j *Joiner) cutScript(p *proc, x *execution) (candidate, bool) {
+	last := len(x.argv) - 1
+	if last < 0 || x.argv[last] != x.script || len(x.script) < 64 {
+		return candidate{}, false
+	}
+	for _, g := range j.groups { // longest first
+		if len(g.text) < len(x.script) {
+			break
+		}
+		if !strings.HasPrefix(g.text, strings.TrimLeft(x.script, " \t\n")) {
+			continue
+		}
+		c := candidate{proc: p, group: g, boot: x.boot, strength: heldScript, how: "the shell's script, of which the beginning was kept, is the beginning of the command"}
+		whole := strings.Join(append(slices.Clone(x.argv[:last]), g.text), "\x00") + "\x00"
+		if x.size == uint64(len(whole)) && sha256.Sum256([]byte(whole)) == x.hash {
+			c.strength, c.how = exactScript, "the digest of the whole argv shows that the shell's script is the command"
+		}
+		return c, true
+	}
+	return candidate{}, false
 }
 
 // evaluated returns what a wrapper's script hands, as one word, to eval or to another shell.

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"slices"
@@ -380,6 +381,33 @@ func TestIndexOfLongLivedShell(t *testing.T) {
 	}
 	if row, _, _, ok := res.Index().Row(&w.events[3]); ok {
 		t.Errorf("outside the call it is row %d's", row)
+	}
+}
+
+// Of a very long command the sensor keeps the beginning and a digest of the whole.
+func TestCutArgv(t *testing.T) {
+	text := "cat > big.txt <<'E'\n" + strings.Repeat("line\n", 30_000) + "E"
+	other := text[:len(text)-1] + "F"
+	var w world
+	w.exec(0, 100, "codex")
+	w.run(110, 120, 100, 101, "bash", "-c", text[:4000])
+	w.run(210, 220, 100, 102, "bash", "-c", text[:4000])
+	for i := range w.events {
+		if e := &w.events[i]; e.Type == bodycam.TypeExec && e.Proc != harness {
+			whole := text
+			if e.Proc.PID == 102 {
+				whole = "something else"
+			}
+			raw := "bash\x00-c\x00" + whole + "\x00"
+			e.Marks, e.ArgvLen, e.ArgvHash = bodycam.MarkArgvCut, uint64(len(raw)), sha256.Sum256([]byte(raw))
+		}
+	}
+	got := brief(Join([]bodycam.Row{row(100, 130, text)}, w.events[:4], harness))
+	if got != "row -1 harness 1.00 pid 100\nrow 0 argv 1.00 pid 101\n" {
+		t.Errorf("got\n%s", got)
+	}
+	if got = brief(Join([]bodycam.Row{row(200, 230, other)}, w.events[4:], bodycam.Proc{})); !strings.Contains(got, "argv 0.90 pid 102") {
+		t.Errorf("got\n%s", got)
 	}
 }
 

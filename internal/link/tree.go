@@ -38,6 +38,9 @@ type execution struct {
 	argv   []string
 	script string // of a shell with -c
 	shell  bool
+	cut    bool // argv was longer than what was kept
+	size   uint64
+	hash   [32]byte // of the whole argv, where it was cut
 }
 
 // claim says which row a process belongs to.
@@ -80,7 +83,7 @@ func (t *tree) observe(e *bodycam.Event) {
 		if e.Failed() {
 			return
 		}
-		x := execution{boot: e.Boot, argv: slices.Clone(e.Argv)}
+		x := execution{boot: e.Boot, argv: slices.Clone(e.Argv), cut: e.Marks&bodycam.MarkArgvCut != 0, size: e.ArgvLen, hash: e.ArgvHash}
 		x.script, x.shell = bodycam.ShellScript(x.argv)
 		p.execs = append(p.execs, x)
 		p.exe, p.argv = e.Exe, x.argv
