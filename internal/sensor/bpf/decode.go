@@ -28,9 +28,7 @@ type decoder struct {
 	net   netState
 	blind map[string]uint64
 
-	scripts map[int32]*scriptHold // by process
-	stopped map[int32]*heldEvent  // by thread: calls that a signal interrupted
-	now     uint64                // boot time of the last record
+	stopped map[int32]*heldEvent // by thread: calls that a signal interrupted
 
 	ev bodycam.Event
 }
@@ -67,7 +65,7 @@ func newDecoder(tables *callTables, offset int64, root string, argMax int, sink 
 	return &decoder{
 		sink: sink, tables: tables, root: root, offset: offset, argMax: argMax,
 		procs: map[int32]*process{}, tasks: map[int32]*task{}, execs: map[uint32]*heldExec{},
-		net: newNetState(), blind: map[string]uint64{}, scripts: map[int32]*scriptHold{}, stopped: map[int32]*heldEvent{},
+		net: newNetState(), blind: map[string]uint64{}, stopped: map[int32]*heldEvent{},
 	}
 }
 
@@ -85,12 +83,11 @@ func (d *decoder) chunk(b []byte) error {
 			continue
 		}
 		d.sequence(r)
-		d.now = max(d.now, r.Time)
 		if err := d.record(r); err != nil {
 			return err
 		}
 	}
-	return d.overdue(d.now)
+	return nil
 }
 
 func (d *decoder) sequence(r record) {
@@ -212,18 +209,8 @@ func (d *decoder) parentOf(p bodycam.Proc) bodycam.Proc {
 	return bodycam.Proc{}
 }
 
-// deliver hands the event to the sink, or keeps it back for a script that its process is about to open.
+// deliver hands the event to the sink and counts it: one emitted, the rest of its count folded.
 func (d *decoder) deliver(source uint8) error {
-	if len(d.scripts) > 0 {
-		if h := d.scripts[d.ev.Proc.PID]; h != nil {
-			return d.holdBack(h, source)
-		}
-	}
-	return d.emit(source)
-}
-
-// emit hands the event to the sink and counts it: one emitted, the rest of its count folded.
-func (d *decoder) emit(source uint8) error {
 	c := &d.count[source]
 	c.Emitted++
 	c.Folded += d.ev.N() - 1

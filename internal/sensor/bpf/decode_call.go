@@ -81,7 +81,7 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 	if interrupted(b.Ret) {
 		return d.interrupt(sourceOf(typ))
 	}
-	d.restarted(r)
+	d.restarted()
 	return d.deliver(r.Source)
 }
 

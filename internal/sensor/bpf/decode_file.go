@@ -136,9 +136,9 @@ func (d *decoder) open(r record, b *sensorBody, s *[4][]byte) error {
 	if !opened {
 		return nil
 	}
-	d.restarted(r)
 	e := d.begin(r, sl.typ)
 	sl.describe(e)
+	d.restarted()
 	return d.deliver(r.Source)
 }
 

@@ -10,13 +10,12 @@ import (
 
 // heldExec is an exec whose argv is still coming, piece by piece.
 type heldExec struct {
-	ev     bodycam.Event
-	script string // as the interpreter will be given it
-	total  uint64
-	next   uint64 // offset of the piece awaited
-	whole  bool   // no piece is missing so far
-	buf    []byte
-	sum    hash.Hash
+	ev    bodycam.Event
+	total uint64
+	next  uint64 // offset of the piece awaited
+	whole bool   // no piece is missing so far
+	buf   []byte
+	sum   hash.Hash
 }
 
 func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
@@ -34,11 +33,17 @@ func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
 	if b.Arg[3] != 0 { // execveat: the kernel made "/dev/fd/N/name" of it
 		e.PathGiven = afterFD(e.PathGiven)
 	}
-	if b.Arg[2] != 0 { // an interpreter runs: the file name given is the script's
+	switch {
+	case b.Arg[2] == 0:
+	case len(s[2]) > 0: // an interpreter runs
+		e.Script = d.place(r, s[2])
+		e.Marks |= walkMarks(uint32(b.Arg[4])) &^ bodycam.MarkDeleted
+	default:
 		e.Script = join(e.CWD, e.PathGiven)
+		e.Marks |= bodycam.MarkUnverified
 	}
 	e.ArgvLen = b.Arg[0]
-	h := &heldExec{ev: *e, script: string(s[0]), total: b.Arg[0], whole: true}
+	h := &heldExec{ev: *e, total: b.Arg[0], whole: true}
 	d.execs[r.Tid] = h
 	if h.total == 0 {
 		return d.finishExec(r.Tid)
@@ -92,9 +97,6 @@ func (d *decoder) finishExec(tid uint32) error {
 		if h.sum != nil && h.whole && h.next >= h.total {
 			h.sum.Sum(e.ArgvHash[:0])
 		}
-	}
-	if e.Script != "" && d.scripts[e.Proc.PID] == nil {
-		d.scripts[e.Proc.PID] = &scriptHold{want: h.script, since: e.Boot}
 	}
 	return d.deliver(uint8(sensorSourceSRC_EXEC))
 }

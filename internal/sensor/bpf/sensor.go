@@ -228,29 +228,16 @@ func (s *Sensor) decode() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	began := threadCPU()
-	tick := time.NewTicker(scriptWait)
-	defer tick.Stop()
-	for open := true; open; {
-		var buf []byte
-		select {
-		case buf, open = <-s.queue:
-		case <-tick.C:
-		}
+	for buf := range s.queue {
 		if s.failed() == nil {
-			err := s.dec.chunk(buf)
-			if err == nil && buf == nil {
-				err = s.dec.overdue(uint64(bootNow()))
-			}
-			if err != nil {
+			if err := s.dec.chunk(buf); err != nil {
 				s.fail(err)
 			}
 		}
 		c := s.dec.total()
 		s.running.Store(&c)
 		s.cpuOf[1].Store(threadCPU() - began)
-		if buf != nil {
-			s.free <- buf
-		}
+		s.free <- buf
 	}
 	if s.failed() == nil {
 		if err := s.dec.finish(); err != nil {

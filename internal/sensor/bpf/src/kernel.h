@@ -50,7 +50,7 @@ struct inode {
 	unsigned short i_mode;
 	__u32 i_generation;
 	unsigned long i_ino;
-	__u32 i_rdev;
+	void *i_mapping;
 	struct super_block *i_sb;
 	void *i_private;
 };
@@ -86,9 +86,15 @@ struct path {
 	struct dentry *dentry;
 };
 
+struct callback_head {
+	struct callback_head *next;
+};
+
 struct file {
 	__u32 f_mode;
 	void *private_data;
+	void *f_mapping;
+	struct callback_head f_task_work;
 	struct inode *f_inode;
 	__u32 f_flags;
 	struct path f_path;
@@ -178,10 +184,11 @@ struct task_struct {
 	struct nsproxy *nsproxy;
 	struct css_set *cgroups;
 	struct mm_struct *mm;
+	struct callback_head *task_works;
 };
 
 struct linux_binprm {
-	struct file *file;
+	struct file *file, *executable;
 	const char *filename, *interp, *fdpath;
 	int argc, envc;
 };

@@ -54,6 +54,31 @@ noinline_fn int put_argv(__u64 from, __u64 total)
 	return 0;
 }
 
+/*
+ * script_file finds the script that an interpreter was started for. The kernel has let go of it by now, but files are
+ * freed only when the task goes back to user mode: until then it waits in the task's list of work, of which it is the
+ * oldest file. Returns NULL where it isn't there.
+ */
+static inline_always struct file *script_file(struct task_struct *t)
+{
+	struct callback_head *cb = t->task_works;
+	struct file *found = 0;
+	struct bpf_iter_num it;
+	bpf_iter_num_new(&it, 0, 1024);
+	while (bpf_iter_num_next(&it)) {
+		if (!cb)
+			break;
+		cb = as(struct callback_head, cb);
+		struct file *f = as(struct file, (void *)cb - field_offset(struct file, f_task_work));
+		struct inode *in = f->f_inode;
+		if (in && (in->i_mode & S_IFMT) == S_IFREG && in->i_mapping == f->f_mapping && f->f_path.dentry->d_inode == in)
+			found = f;
+		cb = cb->next;
+	}
+	bpf_iter_num_destroy(&it);
+	return found;
+}
+
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *ctx)
 {
@@ -86,9 +111,16 @@ int on_exec(__u64 *ctx)
 	b->len[0] = kernel_str(s, bp->filename, pos);
 	pos += b->len[0];
 	if (bp->interp != bp->filename) {
-		b->len[2] = kernel_str(s, bp->interp, pos);
-		pos += b->len[2];
 		b->arg[2] = 1;
+		struct file *script = bp->executable;
+		if (!script)
+			script = script_file(t);
+		if (script) {
+			s->walk = 0;
+			b->len[2] = walk(s, &script->f_path, pos);
+			pos += b->len[2];
+			b->arg[4] = s->walk;
+		}
 	}
 	b->arg[3] = bp->fdpath != 0;
 	put_unit(pos);
