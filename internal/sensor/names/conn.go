@@ -94,7 +94,8 @@ func (p *Proxy) serveConn(raw net.Conn) {
 	case r.forward != nil:
 		c.carry(func(ctx context.Context) (net.Conn, error) { return p.dial(ctx, r.forward.Target) })
 	default:
-		if p.o.Intercept && c.intercept() {
+		if p.o.Intercept {
+			c.intercept()
 			return
 		}
 		c.carry(c.dialOut)
@@ -176,19 +177,29 @@ func (p *Proxy) dial(ctx context.Context, to string) (net.Conn, error) {
 func (c *conn) carry(dial func(context.Context) (net.Conn, error)) {
 	up, err := dial(c.p.ctx)
 	if err != nil {
-		c.fail("", err)
-		c.sniff.feed(c.pre)
-		c.peek(refusedWait, false)
-		c.reset()
+		c.unreached(err)
 		return
 	}
+	c.pass(up, nil)
+}
+
+// unreached ends a connection whose host could not be reached. What it was for is recorded all the same.
+func (c *conn) unreached(err error) {
+	c.fail("", err)
+	c.sniff.feed(c.pre)
+	c.peek(refusedWait, false)
+	c.reset()
+}
+
+// pass passes bytes both ways, first what the server has said already.
+func (c *conn) pass(up net.Conn, greeting []byte) {
 	defer up.Close()
 	cl := c.p.onClose(func() { up.Close() })
 	defer c.p.forget(cl)
-	c.upstream = up.RemoteAddr().String()
+	c.reached(up)
 	errs := make(chan error, 2)
 	go func() { errs <- c.pumpUp(up) }()
-	go func() { errs <- c.pumpDown(up) }()
+	go func() { errs <- c.pumpDown(up, greeting) }()
 	for range 2 {
 		if err := <-errs; err != nil && c.outcome == "ok" {
 			c.broken(err, up)
@@ -237,7 +248,17 @@ func (c *conn) pumpUp(up net.Conn) error {
 	return closeWrite(up)
 }
 
-func (c *conn) pumpDown(up net.Conn) error {
+func (c *conn) pumpDown(up net.Conn, greeting []byte) error {
+	if len(greeting) > 0 {
+		n, err := c.raw.Write(greeting)
+		c.down.Add(uint64(n))
+		if err == nil {
+			err = c.p.spend(n)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := c.p.copy(c.raw, up, &c.down); err != nil {
 		return err
 	}
@@ -299,12 +320,24 @@ func (c *conn) inspect(b []byte) error {
 	return nil
 }
 
-// peek reads what the client says within a time, and what follows while a ClientHello is incomplete if whole is
-// set. The bytes stay in pre, and have been read along unless whole is set.
+// peek reads what the client says within a time (0: however long it takes), and what follows while a ClientHello
+// is incomplete if whole is set. The bytes stay in pre, and have been read along unless whole is set.
 func (c *conn) peek(wait time.Duration, whole bool) {
 	buf := make([]byte, 4096)
-	deadline := time.Now().Add(wait)
+	var deadline time.Time
+	if wait > 0 {
+		deadline = time.Now().Add(wait)
+	}
 	for !c.sniff.done() && len(c.pre) < maxHello {
+		if whole && len(c.pre) > 0 {
+			if c.pre[0] != 22 {
+				break
+			}
+			if _, err := parseHello(c.pre); err != errIncomplete {
+				break
+			}
+			deadline = time.Now().Add(helloWait)
+		}
 		if c.raw.SetReadDeadline(deadline) != nil {
 			break
 		}
@@ -315,15 +348,6 @@ func (c *conn) peek(wait time.Duration, whole bool) {
 		}
 		if err != nil {
 			break
-		}
-		if whole {
-			if c.pre[0] != 22 {
-				break
-			}
-			if _, err := parseHello(c.pre); err != errIncomplete {
-				break
-			}
-			deadline = time.Now().Add(helloWait)
 		}
 	}
 	_ = c.raw.SetReadDeadline(time.Time{}) // fails only on a connection that is gone, which the next read tells

@@ -534,3 +534,47 @@ func TestStandInTakesPushes(t *testing.T) {
 		}
 	}
 }
+
+// A client that takes its time is opened as any other: being slow is no way around.
+func TestInterceptWaitsForSlowClients(t *testing.T) {
+	port, roots := tlsServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "for "+r.Host) }))
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "for "+r.Host) }))
+	defer plain.Close()
+	for _, mode := range []Mode{Record, Sink} {
+		b := newBench(t, func(o *Options) { o.Mode, o.Intercept, o.Roots = mode, true, roots })
+		for _, to := range []string{port, portOf(plain.Listener.Addr())} {
+			var c net.Conn = b.mustDial("web.test:" + to)
+			time.Sleep(2 * firstWait)
+			if to == port {
+				cfg := b.trusting() // no ALPN, and silence after the handshake too
+				cfg.ServerName = "web.test"
+				tc := tls.Client(c, cfg)
+				if err := tc.Handshake(); err != nil {
+					t.Fatal(mode, err)
+				}
+				c = tc
+				time.Sleep(2 * firstWait)
+			}
+			fmt.Fprintf(c, "GET /slow-%s HTTP/1.1\r\nHost: web.test\r\nConnection: close\r\n\r\n", to)
+			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(mode, err)
+			}
+			wanted := map[Mode]string{Record: "for web.test", Sink: "ok\n"}[mode]
+			if got := readAll(t, resp.Body); got != wanted {
+				t.Errorf("%s: got %q, want %q", mode, got, wanted)
+			}
+			x := b.content(func(c *Content) bool { return strings.HasSuffix(c.URL, "/slow-"+to) })
+			if string(x.Response.Data) != wanted {
+				t.Errorf("%s: %+v", mode, x)
+			}
+			c.Close()
+		}
+		b.stop()
+		for _, bl := range b.p.Health().Blind {
+			if bl.What == "tls-content" {
+				t.Errorf("%s: %+v", mode, bl)
+			}
+		}
+	}
+}

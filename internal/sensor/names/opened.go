@@ -15,19 +15,15 @@ func (c *conn) reached(up net.Conn) {
 	c.mu.Unlock()
 }
 
-// carryOpened passes bytes of a protocol other than HTTP between the client's TLS, which ends here, and the
-// upstream's.
-func (c *conn) carryOpened(client *tls.Conn, first []byte, name, proto string) {
+// dialInside reaches the connection's host with TLS, for a protocol other than HTTP.
+func (c *conn) dialInside(name, proto string) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(c.p.ctx, c.p.o.DialTimeout+helloWait)
 	defer cancel()
 	raw, err := c.dialOut(ctx)
 	if err != nil {
 		c.fail("", err)
-		return
+		return nil, err
 	}
-	defer raw.Close()
-	cl := c.p.onClose(func() { raw.Close() })
-	defer c.p.forget(cl)
 	c.reached(raw)
 	cfg := &tls.Config{RootCAs: c.p.o.Roots, ServerName: name}
 	if proto != "" {
@@ -36,11 +32,19 @@ func (c *conn) carryOpened(client *tls.Conn, first []byte, name, proto string) {
 	up := tls.Client(raw, cfg)
 	if err := up.HandshakeContext(ctx); err != nil {
 		c.outcome, c.why, c.errno = "upstream-tls-failed", err.Error(), errnoOf(err)
-		return
+		raw.Close()
+		return nil, err
 	}
+	return up, nil
+}
+
+// passInside passes bytes between the client's TLS, which ends here, and the upstream's, first what each has said
+// already.
+func (c *conn) passInside(client, up *tls.Conn, first, greeting []byte) {
+	cl := c.p.onClose(func() { up.Close() })
+	defer c.p.forget(cl)
 	wall, boot := now()
 	sent, got := newCapture(c.p.o.MaxBody), newCapture(c.p.o.MaxBody)
-	in := &replay{Conn: client, pre: first}
 	errs := make(chan error, 2)
 	pass := func(dst, src net.Conn, to *capture) {
 		_, err := io.Copy(io.MultiWriter(dst, to), src)
@@ -49,12 +53,12 @@ func (c *conn) carryOpened(client *tls.Conn, first []byte, name, proto string) {
 		}
 		errs <- err
 	}
-	go pass(up, in, sent)
-	go pass(client, up, got)
+	go pass(up, &replay{Conn: client, pre: first}, sent)
+	go pass(client, &replay{Conn: up, pre: greeting}, got)
 	for range 2 {
 		if err := <-errs; err != nil && c.outcome == "ok" {
-			c.broken(err, raw)
-			reset(raw)
+			c.broken(err, up.NetConn())
+			reset(up.NetConn())
 			c.reset()
 		}
 	}

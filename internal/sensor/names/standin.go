@@ -19,9 +19,13 @@ import (
 func (c *conn) standIn() {
 	c.upstream = "stand-in"
 	k := &work{c: c, scheme: "http", standIn: true}
-	c.peek(firstWait, true)
+	wait := time.Duration(0) // nobody but the client has anything to say
+	if speaksFirst(c.dst.Port()) {
+		wait = firstWait
+	}
+	c.peek(wait, true)
 	for depth := 0; depth < maxDepth && c.standInConnect(); depth++ {
-		c.peek(firstWait, true)
+		c.peek(0, true)
 	}
 	plain, _ := looksHTTP(c.pre)
 	switch {
@@ -252,6 +256,11 @@ func drainUntilPause(w io.Writer, r *bufio.Reader) error {
 			return err
 		}
 	}
+}
+
+// speaksFirst tells the ports on which the stand-in speaks before the client does.
+func speaksFirst(port uint16) bool {
+	return port == 22 || isMailPort(port) && port != 465 // there TLS comes first
 }
 
 func isMailPort(port uint16) bool {

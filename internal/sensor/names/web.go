@@ -261,28 +261,83 @@ func (c *conn) serveForward(f *forward) {
 	c.p.web.serve(&webConn{s, k}, s)
 }
 
-// intercept takes a connection in hand if it speaks TLS or HTTP. It returns false for others: they are passed on
-// as they are.
-func (c *conn) intercept() bool {
+// intercept takes part in a connection that speaks TLS or HTTP, and passes others on as they are. A client may
+// take its time: what it is decided by is who speaks first, not when.
+func (c *conn) intercept() {
 	c.peek(firstWait, true)
+	var up net.Conn
+	var greeting []byte
 	if len(c.pre) == 0 {
-		return false
+		var err error
+		if up, err = c.dialOut(c.p.ctx); err != nil {
+			c.unreached(err)
+			return
+		}
+		defer up.Close()
+		cl := c.p.onClose(func() { up.Close() })
+		defer c.p.forget(cl)
+		if c.pre, greeting, err = whoSpeaksFirst(c.raw, up); err != nil {
+			c.broken(err, up)
+			c.reset()
+			return
+		}
+		if len(c.pre) > 0 && len(greeting) == 0 {
+			c.peek(helloWait, true)
+		}
 	}
-	tlsFirst := c.pre[0] == 22
-	plain, _ := looksHTTP(c.pre)
-	if !tlsFirst && (!plain || hasPrefixPartly(c.pre, "CONNECT ") || hasPrefixPartly(c.pre, "PRI * HTTP/2.0")) {
-		return false
+	if len(greeting) > 0 || !c.speaksWeb() {
+		if up == nil {
+			c.carry(c.dialOut)
+			return
+		}
+		c.pass(up, greeting)
+		return
+	}
+	if up != nil {
+		up.Close()
 	}
 	k := &work{c: c, scheme: "http", transport: c.transport()}
 	defer k.transport.CloseIdleConnections()
-	if tlsFirst {
+	if c.pre[0] == 22 {
 		c.open(k)
-		return true
+		return
 	}
 	c.sniff.name("http")
 	s := c.stream()
 	c.p.web.serve(&webConn{s, k}, s)
-	return true
+}
+
+// speaksWeb tells whether what the client has said so far begins TLS or an HTTP request.
+func (c *conn) speaksWeb() bool {
+	if len(c.pre) == 0 {
+		return false
+	}
+	plain, _ := looksHTTP(c.pre)
+	return c.pre[0] == 22 || plain && !hasPrefixPartly(c.pre, "CONNECT ") && !hasPrefixPartly(c.pre, "PRI * HTTP/2.0")
+}
+
+// whoSpeaksFirst waits until one of two sides says something or ends, and returns what they said.
+func whoSpeaksFirst(a, b net.Conn) (fromA, fromB []byte, err error) {
+	bufA, bufB := make([]byte, 4096), make([]byte, 4096)
+	past := time.Unix(1, 0)
+	n, m := 0, 0
+	var errA, errB error
+	done := make(chan bool)
+	go func() {
+		m, errB = b.Read(bufB)
+		_ = a.SetReadDeadline(past) // wakes the other read; fails only on a connection that is gone, where it has woken
+		close(done)
+	}()
+	n, errA = a.Read(bufA)
+	_ = b.SetReadDeadline(past)
+	<-done
+	_, _ = a.SetReadDeadline(time.Time{}), b.SetReadDeadline(time.Time{})
+	for _, e := range []error{errA, errB} {
+		if e != nil && e != io.EOF && !isTimeout(e) {
+			err = e
+		}
+	}
+	return bufA[:n], bufB[:m], err
 }
 
 // transport makes requests to the connection's own host.
@@ -365,28 +420,59 @@ func (c *conn) serveOpened(tc *tls.Conn, s *stream, k *work, name string) {
 		k.transport.Protocols = &protos
 		k.transport.TLSClientConfig = &tls.Config{RootCAs: c.p.o.Roots, ServerName: name}
 	}
-	if proto == "h2" {
-		c.sniff.name("tls")
+	if proto == "h2" || proto == "http/1.1" {
 		c.p.web.serve(tc, s)
 		return
 	}
+	first := c.firstInside(tc, k)
+	var up *tls.Conn
+	var greeting []byte
+	if len(first) == 0 && k.transport != nil {
+		var err error
+		if up, err = c.dialInside(name, proto); err != nil {
+			return
+		}
+		defer up.Close()
+		cl := c.p.onClose(func() { up.Close() })
+		defer c.p.forget(cl)
+		if first, greeting, err = whoSpeaksFirst(tc, up); err != nil {
+			c.broken(err, up.NetConn())
+			return
+		}
+	}
+	if ok, _ := looksHTTP(first); len(first) > 0 && len(greeting) == 0 && ok {
+		if up != nil {
+			up.Close()
+		}
+		c.p.web.serve(&webConn{&replay{Conn: tc, pre: first}, k}, s)
+		return
+	}
+	if k.standIn {
+		c.standInRaw(&replay{Conn: tc, pre: first}, "tls")
+		return
+	}
+	if k.transport == nil {
+		return // a forward to a URL takes HTTP alone
+	}
+	if up == nil {
+		var err error
+		if up, err = c.dialInside(name, proto); err != nil {
+			return
+		}
+		defer up.Close()
+	}
+	c.passInside(tc, up, first, greeting)
+}
+
+// firstInside is what the client says inside its TLS; nothing if it waits for the server.
+func (c *conn) firstInside(tc *tls.Conn, k *work) []byte {
 	first := make([]byte, 4096)
-	_ = tc.SetReadDeadline(time.Now().Add(firstWait)) // fails only on a connection that is gone
-	n, err := tc.Read(first)
+	if k.transport != nil || speaksFirst(c.dst.Port()) || isMailPort(c.dst.Port()) {
+		_ = tc.SetReadDeadline(time.Now().Add(firstWait)) // fails only on a connection that is gone
+	}
+	n, _ := tc.Read(first) // an end or error comes again with the next read
 	_ = tc.SetReadDeadline(time.Time{})
-	if ok, _ := looksHTTP(first[:n]); n > 0 && ok {
-		c.p.web.serve(&webConn{&replay{Conn: tc, pre: first[:n]}, k}, s)
-		return
-	}
-	if err != nil && !isTimeout(err) {
-		return
-	}
-	switch {
-	case k.standIn:
-		c.standInRaw(&replay{Conn: tc, pre: first[:n]}, "tls")
-	case k.transport != nil:
-		c.carryOpened(tc, first[:n], name, proto)
-	}
+	return first[:n]
 }
 
 func isTimeout(err error) bool {
