@@ -104,7 +104,8 @@ func cutEnv(e string) (name, value string, ok bool) {
 	return "", "", false
 }
 
-// newOneRow makes the parser for a program that prints no transcript.
+// newOneRow makes the parser for a program that prints no transcript. The row begins when the program was started;
+// where nobody said when that was, it is now, since a parser is made for a program that is about to start.
 func newOneRow(argv []string, o transcript.Options) Parser {
 	if o.MaxText <= 0 {
 		o.MaxText = transcript.DefaultMaxText
@@ -116,7 +117,11 @@ func newOneRow(argv []string, o transcript.Options) Parser {
 	if !ok {
 		text = transcript.Quote(argv)
 	}
-	return &oneRow{o: o, text: text, at: o.Started}
+	at := o.Started
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return &oneRow{o: o, text: text, at: at}
 }
 
 // oneRow gathers all output in one row.
@@ -129,19 +134,14 @@ type oneRow struct {
 	cut  bool
 }
 
-// begin makes the row. Where nobody said when the program started, its first output did.
-func (p *oneRow) begin(at time.Time) {
-	if p.rows != nil {
-		return
+func (p *oneRow) begin() {
+	if p.rows == nil {
+		p.rows = []bodycam.Row{{Kind: bodycam.RowTool, Tool: "command", Command: p.text, Arrived: p.at, Source: p.o.Source}}
 	}
-	if !p.at.IsZero() {
-		at = p.at
-	}
-	p.rows = []bodycam.Row{{Kind: bodycam.RowTool, Tool: "command", Command: p.text, Arrived: at, Source: p.o.Source}}
 }
 
-func (p *oneRow) Line(at time.Time, line []byte) error {
-	p.begin(at)
+func (p *oneRow) Line(_ time.Time, line []byte) error {
+	p.begin()
 	if room := p.o.MaxText - len(p.out) - 1; len(line) > room {
 		line, p.cut = line[:max(room, 0)], true
 		if room < 0 {
@@ -155,7 +155,7 @@ func (p *oneRow) Line(at time.Time, line []byte) error {
 func (p *oneRow) Rows() []bodycam.Row { return p.rows }
 
 func (p *oneRow) Finish(at time.Time) []bodycam.Row {
-	p.begin(at)
+	p.begin()
 	r := &p.rows[0]
 	r.Output, r.Cut, r.Ended = string(p.out), p.cut, at
 	return p.rows
