@@ -60,7 +60,7 @@ func execCases() []Case {
 			o.one(t, exec, kid(o, t), exe(o.in("vanishing")), argv("vanishing", "end"), mark(bodycam.MarkDeleted), errno(0))
 		}},
 		{Name: "06-scripts/shebang", Argv: []string{"execs", "script"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, exec, exe(self(o)), given("./script"), argv(self(o), "end -o pt", "./script", "arg one"), errno(0),
+			o.named(t, exec, exe(self(o)), given("./script"), argv(self(o), "end -o pt", "./script", "arg one"), errno(0),
 				cond{"script", func(e *bodycam.Event) bool { return e.Script == o.in("script") }})
 			o.named(t, exec, exe(self(o)), given("./scriptlink"), errno(0), cond{"script behind a symlink", func(e *bodycam.Event) bool {
 				return e.Script == o.in("script") || e.Script == o.in("scriptlink") && e.Marks&bodycam.MarkUnverified != 0
