@@ -270,6 +270,11 @@ func (b *Box) finish(ctx context.Context, id uint64, ch chan answer, r *request,
 		b.forget(id)
 		return answer{}, fmt.Errorf("%w: %w", ErrClosed, err)
 	}
+	return b.await(ctx, id, ch)
+}
+
+// await waits for the next answer to a request.
+func (b *Box) await(ctx context.Context, id uint64, ch chan answer) (answer, error) {
 	select {
 	case a, ok := <-ch:
 		if !ok {
@@ -329,7 +334,9 @@ func (b *Box) receive() {
 			continue
 		}
 		ch := b.waiting[r.ID]
-		delete(b.waiting, r.ID)
+		if !r.Stopped { // another follows
+			delete(b.waiting, r.ID)
+		}
 		b.mu.Unlock()
 		if ch == nil { // nobody waits any more, so nobody would ever end what was started
 			if r.Pid > 0 && len(files) == 1 {

@@ -615,3 +615,61 @@ func TestStartsQuickly(t *testing.T) {
 		t.Errorf("a box takes %v to start", best)
 	}
 }
+
+// A tracer can take hold before the program runs, and its filter is in force from the first instruction.
+func TestAttach(t *testing.T) {
+	attached := 0
+	b := testBox(t, nil)
+	// getcwd is refused with EDOM, everything else allowed.
+	filter := []unix.SockFilter{load(dataNr), jump(unix.BPF_JEQ, unix.SYS_GETCWD, 0, 1), retErrno(unix.EDOM), retAllow}
+	var out strings.Builder
+	p, err := b.Start(t.Context(), Cmd{Argv: []string{"python3", "-c", "import os\ntry: os.getcwd()\nexcept OSError as e: print(e.errno)"},
+		Env: []string{"PATH=/usr/bin"}, Stdout: &out, Filter: filter, Attach: func(pid int) error {
+			attached = pid
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if err != nil || !strings.Contains(string(stat), ") T ") {
+				t.Errorf("the process is not stopped: %s, %v", stat, err)
+			}
+			// As a tracer does; it also shows that the caller may trace the process, whatever its user.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			if _, _, e := syscall.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0); e != 0 {
+				return e
+			}
+			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+				return err
+			}
+			var ws unix.WaitStatus
+			for { // each stop, of the group and of the signal, is let go
+				if _, err := unix.Wait4(pid, &ws, unix.WALL, nil); err != nil {
+					return err
+				}
+				if ws.StopSignal() == unix.SIGCONT {
+					return unix.PtraceDetach(pid)
+				}
+				if err := unix.PtraceCont(pid, 0); err != nil {
+					return err
+				}
+			}
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, _ := p.Wait(); st.Code != 0 || out.String() != fmt.Sprintf("%d\n", unix.EDOM) || attached != p.HostPID() && p.HostPID() != 0 {
+		t.Errorf("%+v %q, attached to %d of %d", st, out.String(), attached, p.HostPID())
+	}
+	refused := errors.New("no tracer today")
+	_, err = b.Start(t.Context(), Cmd{Argv: []string{"sleep", "100"}, Env: []string{"PATH=/usr/bin"}, Attach: func(pid int) error { attached = pid; return refused }})
+	if !errors.Is(err, refused) {
+		t.Errorf("got %v", err)
+	}
+	for deadline := time.Now().Add(3 * time.Second); unix.Kill(attached, 0) != unix.ESRCH; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("a command without its tracer lives on")
+		}
+	}
+	_, err = b.Start(t.Context(), Cmd{Argv: []string{"/no/such"}, Attach: func(pid int) error { return unix.Kill(pid, unix.SIGCONT) }})
+	if !errors.Is(err, unix.ENOENT) {
+		t.Errorf("missing program: %v", err)
+	}
+}

@@ -292,6 +292,7 @@ func (b *boxInit) start(id uint64, s *startReq, files []*os.File) (int, []*os.Fi
 		return 0, nil, err
 	}
 	defer null.Close()
+	c.stopped = func(pid int, pidfd *os.File) { b.reply(&reply{ID: id, Pid: pid, Stopped: true}, pidfd) }
 	// Under the lock, so that reap can't see the child's end before its start is known. When memory runs out, commands
 	// go before init.
 	b.mu.Lock()
@@ -357,6 +358,10 @@ func prepareChild(s *startReq, files []*os.File) (*child, *os.File, error) {
 	}
 	if len(prog) > 0 {
 		c.hasBPF, c.filter = true, unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
+	}
+	c.stop = s.Stop
+	if len(s.Filter) > 0 {
+		c.traced, c.tracer = true, unix.SockFprog{Len: uint16(len(s.Filter)), Filter: &s.Filter[0]}
 	}
 	var hard unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &hard); err != nil {

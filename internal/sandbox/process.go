@@ -40,6 +40,13 @@ type Cmd struct {
 	// the command doesn't take any more.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// Attach lets a tracer take hold of the command before its program runs: it is called with the process's id in the
+	// recorder's pid namespace while that is stopped by SIGSTOP, and must let it continue. If it fails, the process is
+	// killed and Start fails.
+	Attach func(pid int) error
+	// Filter is one more seccomp program, installed after Attach and the box's own filter. Where the two disagree the
+	// stricter wins: a call that the box refuses never reaches the tracer.
+	Filter []unix.SockFilter
 }
 
 // ExitStatus is how a command ended.
@@ -109,18 +116,9 @@ func (b *Box) Start(ctx context.Context, c Cmd) (*Process, error) {
 		}
 		theirs, req.Cgroup = append(theirs, dir), true
 	}
-	ch := make(chan answer, 1)
-	id := b.reserve(ch, p)
-	a, err := b.finish(ctx, id, ch, &request{Start: req}, theirs)
-	if err != nil {
-		b.forget(id)
+	if err := b.launch(ctx, p, &c, req, theirs); err != nil {
 		return fail(err)
 	}
-	if len(a.files) != 1 {
-		closeAll(a.files)
-		return fail(errors.New("init sent no pidfd"))
-	}
-	p.pidfd = a.files[0]
 	if p.pid, err = pidOf(p.pidfd); err != nil {
 		p.pid = 0 // it has ended already and was reaped
 	}
@@ -133,12 +131,58 @@ func (b *Box) Start(ctx context.Context, c Cmd) (*Process, error) {
 	return p, nil
 }
 
+// launch has init start the command, and its tracer attach to it meanwhile.
+func (b *Box) launch(ctx context.Context, p *Process, c *Cmd, req *startReq, files []*os.File) error {
+	ch := make(chan answer, 2)
+	id := b.reserve(ch, p)
+	a, err := b.finish(ctx, id, ch, &request{Start: req}, files)
+	if err == nil && a.Stopped {
+		err = b.attach(a, c.Attach)
+		closeAll(a.files)
+		var late error
+		// A command killed for want of a tracer has started nevertheless, and its end follows.
+		if a, late = b.await(ctx, id, ch); late != nil {
+			err = errors.Join(err, late)
+		} else if err != nil {
+			closeAll(a.files)
+		}
+	}
+	if err != nil {
+		b.forget(id)
+		return err
+	}
+	if len(a.files) != 1 {
+		closeAll(a.files)
+		return errors.New("init sent no pidfd")
+	}
+	p.pidfd = a.files[0]
+	return nil
+}
+
+func (b *Box) attach(a answer, attach func(pid int) error) error {
+	if len(a.files) != 1 || attach == nil {
+		return errors.New("init stopped a command that should not be")
+	}
+	pid, err := pidOf(a.files[0])
+	if err == nil {
+		err = attach(pid)
+	}
+	if err != nil {
+		_ = unix.PidfdSendSignal(int(a.files[0].Fd()), unix.SIGKILL, nil, 0)
+		return fmt.Errorf("attach to the command: %w", err)
+	}
+	return nil
+}
+
 func (b *Box) startRequest(c Cmd) (*startReq, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("command without arguments")
 	}
-	r := &startReq{Group: c.Group, Seccomp: c.Seccomp, Rootless: b.rootless,
+	r := &startReq{Group: c.Group, Seccomp: c.Seccomp, Rootless: b.rootless, Stop: c.Attach != nil, Filter: c.Filter,
 		Stdin: c.Stdin != nil, Stdout: c.Stdout != nil, Stderr: c.Stderr != nil}
+	if len(c.Filter) > unix.BPF_MAXINSNS {
+		return nil, fmt.Errorf("seccomp filter of %d instructions: the kernel takes at most %d", len(c.Filter), unix.BPF_MAXINSNS)
+	}
 	switch r.Group {
 	case "":
 		r.Group = GroupAgent

@@ -35,7 +35,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o700), os.Chown(tmp, 65534, 65534)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(exe, "-test.v", "-test.timeout=120s", "-test.run=^(TestHostBase|TestHostBaseDigest|TestRootless.*|TestKilled.*|TestContextEndsCreate|TestAvailable|TestNothingLeaks)$")
+	cmd := exec.Command(exe, "-test.v", "-test.timeout=120s", "-test.run=^(TestHostBase|TestHostBaseDigest|TestRootless.*|TestKilled.*|TestContextEndsCreate|TestAvailable|TestNothingLeaks|TestAttach)$")
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "TMPDIR=" + tmp, "HOME=/nonexistent"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
@@ -43,7 +43,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for _, name := range []string{"TestHostBase", "TestRootlessBox", "TestRootlessNetwork", "TestRootlessEscapes", "TestRootlessDirBase", "TestKilledRecorder"} {
+	for _, name := range []string{"TestHostBase", "TestRootlessBox", "TestRootlessNetwork", "TestRootlessEscapes", "TestRootlessDirBase", "TestAttach", "TestKilledRecorder"} {
 		if !bytes.Contains(out, []byte("--- PASS: "+name+" ")) {
 			t.Errorf("%s did not run and pass as an ordinary user", name)
 		}

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -61,6 +62,9 @@ type child struct {
 	keep     uint64 // capabilities kept
 	filter   unix.SockFprog
 	hasBPF   bool
+	stop     bool           // stop before tracer and exec, for stopped
+	tracer   unix.SockFprog // a sensor's filter, installed once that is attached
+	traced   bool
 	nofile   unix.Rlimit
 	one      unix.Rlimit
 	syncR    uintptr // one byte arrives when the id maps are written
@@ -72,6 +76,7 @@ type child struct {
 	capData  [2]unix.CapUserData
 	report   [2]uint32
 	idMap    func(pid int) error
+	stopped  func(pid int, pidfd *os.File)
 }
 
 // cloneArgs is struct clone_args of clone3, up to what Linux 5.7 knows.
@@ -112,6 +117,9 @@ func (c *child) start() (pid int, pidfd *os.File, err error) {
 		_, mapErr = unix.Write(sync[1], []byte{1})
 	}
 	unix.Close(sync[1]) // without the byte the child gives up
+	if mapErr == nil && c.stop && awaitStop(pid) {
+		c.stopped(pid, pidfd)
+	}
 	var b [8]byte
 	k := 0
 	for k < len(b) {
@@ -135,6 +143,19 @@ func (c *child) start() (pid int, pidfd *os.File, err error) {
 	}
 	return pid, pidfd, nil
 }
+
+// awaitStop waits until a child has stopped itself, and says whether it did so rather than end.
+func awaitStop(pid int) bool {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && info.Code == cldStopped
+		}
+	}
+}
+
+const cldStopped = 5 // CLD_STOPPED
 
 type spawnError struct {
 	stage stage
@@ -199,6 +220,7 @@ func runChild(c *child) {
 	childIdentity(c)
 	childFiles(c)
 	childConfine(c)
+	childTraced(c)
 	for i := 0; i < len(c.paths); i++ {
 		_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(c.paths[i])),
 			uintptr(unsafe.Pointer(&c.argv[0])), uintptr(unsafe.Pointer(&c.envv[0])))
@@ -285,6 +307,26 @@ func childConfine(c *child) {
 		return
 	}
 	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.filter))); errno != 0 {
+		childFail(c, stageSeccomp, errno)
+	}
+}
+
+// childTraced lets a tracer take hold and installs its filter: without a tracer such a filter makes calls fail.
+//
+//go:norace
+//go:nosplit
+func childTraced(c *child) {
+	var errno syscall.Errno
+	if c.stop {
+		pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
+		if _, _, errno = syscall.RawSyscall(unix.SYS_KILL, pid, uintptr(unix.SIGSTOP), 0); errno != 0 {
+			childFail(c, stageSession, errno)
+		}
+	}
+	if !c.traced {
+		return
+	}
+	if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&c.tracer))); errno != 0 {
 		childFail(c, stageSeccomp, errno)
 	}
 }

@@ -68,16 +68,18 @@ type fileSpec struct {
 }
 
 type startReq struct {
-	Argv, Env          [][]byte
-	Dir                []byte
-	UID, GID           uint32
-	Groups             []uint32
-	Group              string
-	Stdin, Stdout      bool
-	Stderr             bool
-	Cgroup             bool // a cgroup v2 directory follows the standard streams
-	Seccomp            Seccomp
-	Rootless, OneToOne bool
+	Argv, Env     [][]byte
+	Dir           []byte
+	UID, GID      uint32
+	Groups        []uint32
+	Group         string
+	Stdin, Stdout bool
+	Stderr        bool
+	Cgroup        bool // a cgroup v2 directory follows the standard streams
+	Seccomp       Seccomp
+	Rootless      bool
+	Stop          bool              // stop before Filter and exec
+	Filter        []unix.SockFilter // installed last
 }
 
 type unpackReq struct {
@@ -94,6 +96,8 @@ type reply struct {
 	Count uint64 `json:",omitempty"`
 	Notes []string
 	Exit  *exitMsg `json:",omitempty"`
+	// Stopped comes with the pidfd of a command that waits for a tracer, before the answer to its start.
+	Stopped bool `json:",omitempty"`
 }
 
 // exitMsg says that the process started by request ID has ended.
