@@ -25,7 +25,7 @@ const (
 	harborSolution = "solution"
 )
 
-// harborTask is task.toml, as 177 public ones have it.
+// harborTask is task.toml, as 177 public ones have it, and what newer ones add.
 type harborTask struct {
 	Version       string                     `json:"version" number:"true"`
 	SchemaVersion string                     `json:"schema_version" number:"true"`
@@ -36,16 +36,46 @@ type harborTask struct {
 	Agent         harborAgent                `json:"agent"`
 	Solution      harborSolved               `json:"solution"`
 	Environment   harborEnvironment          `json:"environment"`
+	Artifacts     []harborArtifact           `json:"artifacts"`
+	Steps         []json.RawMessage          `json:"steps"`
 
 	tree *node
 }
 
-// line is where a key of the environment is written.
-func (ht *harborTask) line(key string) int {
-	if n := ht.tree.get("environment").get(key); n != nil {
-		return n.line
+// line is where a key is written.
+func (ht *harborTask) line(path ...string) int {
+	n := ht.tree
+	for _, key := range path {
+		n = n.get(key)
 	}
-	return 0
+	if n != nil && len(n.items) > 0 && n.items[0].kind == mapNode {
+		n = n.items[0] // the first of [[tables]]
+	}
+	if n == nil {
+		return 0
+	}
+	return n.line
+}
+
+// harborArtifact is a path to collect: text, or a table with a source.
+type harborArtifact struct {
+	Source      string          `json:"source"`
+	Destination string          `json:"destination"`
+	Exclude     json.RawMessage `json:"exclude"`
+}
+
+func (v *harborArtifact) readNode(d *decoder, n *node) {
+	if n.kind == textNode {
+		*v = harborArtifact{Source: n.text}
+	} else {
+		type plain harborArtifact
+		var p plain
+		d.decodeStruct(n, reflect.ValueOf(&p).Elem())
+		*v = harborArtifact(p)
+	}
+	if err := checkBoxPath(v.Source); err != nil {
+		d.fail(n, "artifacts: %v", err)
+	}
 }
 
 type harborHead struct {
@@ -59,6 +89,9 @@ type harborVerifier struct {
 	Timeout Duration          `json:"timeout_sec"`
 	Env     map[string]string `json:"env" check:"env" number:"true"`
 	User    string            `json:"user" check:"user" number:"true"`
+	Mode    string            `json:"environment_mode"`
+	Own     json.RawMessage   `json:"environment"`
+	Collect json.RawMessage   `json:"collect"`
 }
 
 type harborAgent struct {
@@ -84,6 +117,10 @@ type harborEnvironment struct {
 	Env           map[string]string `json:"env" check:"env" number:"true"`
 	SkillsDir     string            `json:"skills_dir"`
 	MCPServers    []harborMCP       `json:"mcp_servers"`
+	Workdir       string            `json:"workdir" check:"abs"`
+	NetworkMode   string            `json:"network_mode"`
+	OS            string            `json:"os"`
+	Healthcheck   json.RawMessage   `json:"healthcheck"`
 }
 
 type harborMCP struct {
@@ -190,7 +227,7 @@ func (t *Task) harborEnvironment(ht *harborTask) {
 	e := ht.Environment
 	t.Environment = TaskEnvironment{
 		Limits:  Limits{CPUs: e.CPUs, Memory: Size(e.MemoryMB * (1 << 20)), Disk: Size(e.StorageMB * (1 << 20))},
-		Offline: e.AllowInternet != nil && !*e.AllowInternet, Env: e.Env, SetupTimeout: e.BuildTimeout, SkillsDir: e.SkillsDir,
+		Offline: e.AllowInternet != nil && !*e.AllowInternet, Env: e.Env, SetupTimeout: e.BuildTimeout, SkillsDir: e.SkillsDir, Workdir: e.Workdir,
 	}
 	if e.MemoryMB == 0 {
 		t.Environment.Limits.Memory = e.Memory
@@ -198,11 +235,40 @@ func (t *Task) harborEnvironment(ht *harborTask) {
 	if e.StorageMB == 0 {
 		t.Environment.Limits.Disk = e.Storage
 	}
-	if e.GPUs > 0 {
-		t.unhonoured(fmt.Sprintf("gpus = %g", e.GPUs), harborFile, ht.line("gpus"), bodycam.High, "the box has no GPU")
+	for _, a := range ht.Artifacts {
+		t.Environment.Artifacts = append(t.Environment.Artifacts, a.Source)
 	}
+	if e.NetworkMode == "no-network" {
+		t.Environment.Offline = true
+	}
+	t.harborUnhonoured(ht)
 	for _, m := range e.MCPServers {
 		t.Environment.MCPServers = append(t.Environment.MCPServers, MCPServer(m))
+	}
+}
+
+// harborUnhonoured lists what task.toml asks for and no plan has a place for.
+func (t *Task) harborUnhonoured(ht *harborTask) {
+	e, v := ht.Environment, ht.Verifier
+	for _, x := range []struct {
+		asked bool
+		path  []string
+		code  string
+		sev   bodycam.Severity
+		why   string
+	}{
+		{e.GPUs > 0, []string{"environment", "gpus"}, fmt.Sprintf("gpus = %g", e.GPUs), bodycam.High, "the box has no GPU"},
+		{e.OS != "" && e.OS != "linux", []string{"environment", "os"}, "os = " + quote(e.OS), bodycam.High, "the box runs Linux"},
+		{e.NetworkMode != "" && e.NetworkMode != "no-network" && e.NetworkMode != "public", []string{"environment", "network_mode"},
+			"network_mode = " + quote(e.NetworkMode), bodycam.Medium, "the kind sets the network"},
+		{e.Healthcheck != nil, []string{"environment", "healthcheck"}, "[environment.healthcheck]", bodycam.Info, "nothing waits for the box to be healthy"},
+		{len(ht.Steps) > 0, []string{"steps"}, "[[steps]]", bodycam.High, "the task has several steps: only the instruction is given, and the tests run once"},
+		{v.Mode != "" && v.Mode != "shared" || v.Own != nil, []string{"verifier"}, "[verifier] environment", bodycam.Medium, "the tests run in the agent's box"},
+		{v.Collect != nil, []string{"verifier", "collect"}, "[[verifier.collect]]", bodycam.Medium, "nothing is run before the tests but the kind's hooks"},
+	} {
+		if x.asked {
+			t.unhonoured(x.code, harborFile, ht.line(x.path...), x.sev, x.why)
+		}
 	}
 }
 
@@ -301,9 +367,9 @@ func (t *Task) harborBuild(ht *harborTask, shown string) error {
 	image := ht.Environment.DockerImage
 	switch {
 	case image != "" && t.Environment.Build != nil:
-		t.Notes = append(t.Notes, Note{File: harborFile, Line: ht.line("docker_image"), Text: "docker_image " + image + " isn't used: the Dockerfile is read instead"})
+		t.Notes = append(t.Notes, Note{File: harborFile, Line: ht.line("environment", "docker_image"), Text: "docker_image " + image + " isn't used: the Dockerfile is read instead"})
 	case image != "":
-		t.unhonoured("docker_image = "+quote(image), harborFile, ht.line("docker_image"), bodycam.Medium, "images aren't pulled: the kind's base stands in for it")
+		t.unhonoured("docker_image = "+quote(image), harborFile, ht.line("environment", "docker_image"), bodycam.Medium, "images aren't pulled: the kind's base stands in for it")
 	case t.Environment.Build == nil && !composed:
 		t.Notes = append(t.Notes, Note{File: harborEnv, Text: "there is neither Dockerfile nor docker-compose.yaml: the kind's base is all there is"})
 	}

@@ -324,3 +324,52 @@ func TestValuesOfTheCallerStayOutOfThePlan(t *testing.T) {
 		t.Errorf("a value of the caller is in the plan: %s", b)
 	}
 }
+
+// Keys that newer public tasks have.
+func TestHarborKeysOfNewerTasks(t *testing.T) {
+	const file = `schema_version = "1.1"
+artifacts = ["/app/out.json", {source = "/data/x", destination = "x"}]
+
+[[task.authors]]
+name = "a"
+
+[environment]
+workdir = "/data"
+network_mode = "no-network"
+os = "windows"
+docker_image = "x:1"
+mcp_servers = []
+
+[environment.healthcheck]
+command = "true"
+
+[verifier]
+environment_mode = "separate"
+
+[[verifier.collect]]
+command = "cp"
+
+[[steps]]
+name = "one"
+
+[verifier.env]
+[solution.env]
+`
+	p := mustPlan(t, "harbor", writeTree(t, map[string]string{"task.toml": file, "instruction.md": "do", "environment/x": ""}), Overrides{})
+	if p.Workdir != "/data" || p.Network.Mode != "allow" || !slices.Equal(p.Artifacts, []string{"/logs/artifacts/**", "/app/out.json", "/data/x"}) {
+		t.Errorf("plan: %+v", p)
+	}
+	var got []string
+	for _, u := range p.Unhonoured {
+		got = append(got, fmt.Sprintf("%d %s %s", u.Line, u.Severity, u.Instruction))
+	}
+	want := []string{`10 high os = "windows"`, "14 info [environment.healthcheck]", "23 high [[steps]]", "17 medium [verifier] environment", "20 medium [[verifier.collect]]", `11 medium docker_image = "x:1"`}
+	if !slices.Equal(got, want) {
+		t.Errorf("unhonoured %q, want %q", got, want)
+	}
+	for _, n := range p.Notes {
+		if strings.Contains(n.Text, "unknown key") {
+			t.Errorf("note: %+v", n)
+		}
+	}
+}
