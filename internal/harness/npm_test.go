@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,35 +106,69 @@ func play(t *testing.T, h Harness, params map[string]any) (*box, *Invocation, []
 	return b, inv, rows
 }
 
-// sessions reads the session files that an invocation names.
-func (b *box) sessions(inv *Invocation) []bodycam.Row {
+// sessions finds the session files that an invocation names.
+func (b *box) sessions(inv *Invocation) (files []string) {
 	b.t.Helper()
-	var rows []bodycam.Row
 	for _, g := range inv.SessionGlobs {
 		head, tail, _ := strings.Cut(g, "/**/")
 		err := filepath.WalkDir(head, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			if ok, _ := filepath.Match(filepath.Base(tail), d.Name()); !ok {
-				return nil
+			if ok, _ := filepath.Match(filepath.Base(tail), d.Name()); ok {
+				files = append(files, path)
 			}
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			_, more, err := transcript.Parse(data, "", time.Now(), transcript.Options{})
-			if err != nil {
-				b.t.Errorf("%s: %v", path, err)
-			}
-			rows = append(rows, more...)
 			return nil
 		})
 		if err != nil {
 			b.t.Error(err)
 		}
 	}
+	if len(files) != 1 {
+		b.t.Fatalf("session files: %q", files)
+	}
+	return files
+}
+
+// readSession reads a session file, and replays it elsewhere: the same commands run again and leave the same file.
+func (b *box) readSession(file string) []bodycam.Row {
+	b.t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_, rows, err := transcript.Parse(data, "", time.Now(), transcript.Options{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	want := b.read("result.txt")
+	if err := os.Remove(filepath.Join(b.workdir, "result.txt")); err != nil {
+		b.t.Fatal(err)
+	}
+	r := b.request("")
+	r.Params = map[string]any{"transcript": file}
+	inv, err := replay{inTests}.Prepare(context.Background(), r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	again, exit := b.run(inv)
+	if got := commandsOf(again); exit != 0 || got != commandsOf(rows) {
+		b.t.Errorf("exit %d; replayed\n%swant\n%s", exit, got, commandsOf(rows))
+	}
+	if got := b.read("result.txt"); got != want {
+		b.t.Errorf("after the replay result.txt holds %q", got)
+	}
 	return rows
+}
+
+func commandsOf(rows []bodycam.Row) string {
+	var b strings.Builder
+	for _, r := range rows {
+		if r.Kind == bodycam.RowTool {
+			b.WriteString(r.Command + "\n")
+		}
+	}
+	return b.String()
 }
 
 func count(rows []bodycam.Row, command string) int {
@@ -157,7 +192,7 @@ func TestCodex(t *testing.T) {
 	if got := b.read("result.txt"); got != "written by the script\n" {
 		t.Errorf("result.txt holds %q", got)
 	}
-	kept := b.sessions(inv)
+	kept := b.readSession(b.sessions(inv)[0])
 	if n := count(kept, "sleep 0.2; echo A"); n != 1 {
 		t.Errorf("the session file has the command %d times", n)
 	}
@@ -196,7 +231,7 @@ conversations:
 // With a model that codex knows, it offers apply_patch, and the row names the files.
 func TestCodexPatch(t *testing.T) {
 	install(t, codex{}, "@openai/codex@"+CodexVersion)
-	b := newBox(t, "turns:\n  - write: {path: WORKDIR/new.txt, content: \"a\\nb\\n\"}\n  - text: ok\n")
+	b := newBox(t, "turns:\n  - write: {path: WORKDIR/result.txt, content: \"a\\nb\\n\"}\n  - text: ok\n")
 	r := b.request("Do it")
 	r.Model = "gpt-5.5"
 	inv, err := codex{}.Prepare(context.Background(), r)
@@ -206,10 +241,14 @@ func TestCodexPatch(t *testing.T) {
 	rows, exit := b.run(inv)
 	found := false
 	for _, r := range rows {
-		found = found || r.Tool == "file_change" && len(r.Files) == 1 && r.Files[0] == b.workdir+"/new.txt"
+		found = found || r.Tool == "file_change" && len(r.Files) == 1 && r.Files[0] == b.workdir+"/result.txt"
 	}
-	if got := b.read("new.txt"); exit != 0 || !found || got != "a\nb\n" {
-		t.Errorf("exit %d, new.txt %q, rows %+v", exit, got, rows)
+	if got := b.read("result.txt"); exit != 0 || !found || got != "a\nb\n" {
+		t.Errorf("exit %d, result.txt %q, rows %+v", exit, got, rows)
+	}
+	kept := b.readSession(b.sessions(inv)[0])
+	if !slices.ContainsFunc(kept, func(r bodycam.Row) bool { return r.Tool == "apply_patch" && len(r.Files) == 1 }) {
+		t.Errorf("the session file has no patch: %+v", kept)
 	}
 }
 
@@ -219,7 +258,7 @@ func TestClaudeCode(t *testing.T) {
 	if got := b.read("result.txt"); got != "written by the script\n" {
 		t.Errorf("result.txt holds %q", got)
 	}
-	if n := count(b.sessions(inv), "sleep 0.2; echo A"); n != 1 {
+	if n := count(b.readSession(b.sessions(inv)[0]), "sleep 0.2; echo A"); n != 1 {
 		t.Errorf("the session file has the command %d times", n)
 	}
 }
