@@ -75,11 +75,11 @@ func Join(rows []bodycam.Row, events []bodycam.Event, harness bodycam.Proc) *Res
 
 // JoinSeq is Join for events that are read one by one. An event is used only until the next is asked for.
 func JoinSeq(rows []bodycam.Row, events iter.Seq[*bodycam.Event], harness bodycam.Proc) *Result {
-	j := New(rows, harness)
+	j := New(rows)
 	for e := range events {
 		j.Observe(e)
 	}
-	return j.Result()
+	return j.Result(harness)
 }
 
 // Needs tells whether Join looks at an event of that type: process starts and ends, and what happens to files.
@@ -107,7 +107,6 @@ func changes(e *bodycam.Event) bool {
 // a row names.
 type Joiner struct {
 	rows    []bodycam.Row
-	harness bodycam.Proc
 	clock   clock
 	tree    tree
 	groups  []*group
@@ -116,8 +115,8 @@ type Joiner struct {
 }
 
 // New begins a join. The rows must be complete.
-func New(rows []bodycam.Row, harness bodycam.Proc) *Joiner {
-	j := &Joiner{rows: rows, harness: harness, tree: tree{procs: map[bodycam.Proc]*proc{}}}
+func New(rows []bodycam.Row) *Joiner {
+	j := &Joiner{rows: rows, tree: tree{procs: map[bodycam.Proc]*proc{}}}
 	j.groupRows()
 	j.paths = namedPaths(rows)
 	return j
@@ -135,10 +134,10 @@ func (j *Joiner) Observe(e *bodycam.Event) {
 	}
 }
 
-// Result joins. It is called once, after the last event.
-func (j *Joiner) Result() *Result {
+// Result joins. It is called once, after the last event. See [Join] for harness.
+func (j *Joiner) Result(harness bodycam.Proc) *Result {
 	res := &Result{}
-	roots := j.tree.link(j.harness)
+	roots := j.tree.link(harness)
 	windows := j.windows()
 	j.candidates()
 	for _, g := range j.groups {
