@@ -106,12 +106,12 @@ func changes(e *bodycam.Event) bool {
 // Joiner takes events one by one and keeps only what it needs of them: the process tree and the events on files that
 // a row names.
 type Joiner struct {
-	rows    []bodycam.Row
-	clock   clock
-	tree    tree
-	groups  []*group
-	byKey   map[string]*group
-	paths   paths
+	rows   []bodycam.Row
+	clock  clock
+	tree   tree
+	groups []*group
+	byKey  map[string]*group
+	paths  paths
 }
 
 // New begins a join. The rows must be complete.
