@@ -18,6 +18,7 @@ import (
 	"sort"
 	"time"
 
+	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
 )
 
@@ -25,6 +26,8 @@ import (
 type Run struct {
 	Dir  string
 	Info bodycam.Run
+	// Identities open the ledger, for runs without working copies and for whoever reads the ledger itself.
+	Identities []age.Identity
 }
 
 // ErrNotRun tells that a path is no run directory.
@@ -91,6 +94,9 @@ func (r *Run) Events(f func(*bodycam.Event) error) error {
 // Raw is Events without filling in processes: each event as its sensor gave it.
 func (r *Run) Raw(f func(*bodycam.Event) error) error {
 	s, err := openSegment(filepath.Join(r.Dir, EventsFile))
+	if errors.Is(err, fs.ErrNotExist) && r.HasLedger() {
+		return r.rawSealed(f)
+	}
 	if err != nil {
 		return err
 	}
@@ -152,7 +158,7 @@ func (r *Run) Follow(ctx context.Context, f func(*bodycam.Event) error) error {
 
 // Rows reads the agent's account. A run without a transcript has none.
 func (r *Run) Rows() ([]bodycam.Row, error) {
-	b, err := os.ReadFile(filepath.Join(r.Dir, RowsFile))
+	b, err := r.readFile(RowsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -188,7 +194,7 @@ func (r *Run) Findings() ([]bodycam.Finding, error) {
 func (r *Run) Path(name string) string { return filepath.Join(r.Dir, name) }
 
 func (r *Run) readJSON(name string, v any) error {
-	b, err := os.ReadFile(filepath.Join(r.Dir, name))
+	b, err := r.readFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

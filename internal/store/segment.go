@@ -108,21 +108,30 @@ func openSegment(path string) (*segmentReader, error) {
 // next reads the next event into e. It returns io.EOF at the end of the last whole block, and ErrTorn where more
 // bytes follow it that are not a whole block.
 func (s *segmentReader) next(e *bodycam.Event) error {
-	for len(s.rest) == 0 {
-		if err := s.nextBlock(); err != nil {
-			return err
-		}
+	b, err := s.nextRaw()
+	if err != nil {
+		return err
 	}
-	n, k := binary.Uvarint(s.rest)
-	if k <= 0 || n > uint64(len(s.rest)-k) {
-		return fmt.Errorf("events block before offset %d: %w: its length is wrong", s.at, bodycam.ErrEvent)
-	}
-	b := s.rest[k : k+int(n)]
-	s.rest = s.rest[k+int(n):]
 	if err := bodycam.DecodeEvent(b, e); err != nil {
 		return fmt.Errorf("events block before offset %d: %w", s.at, err)
 	}
 	return nil
+}
+
+// nextRaw returns the next event's bytes; they are valid until the next call.
+func (s *segmentReader) nextRaw() ([]byte, error) {
+	for len(s.rest) == 0 {
+		if err := s.nextBlock(); err != nil {
+			return nil, err
+		}
+	}
+	n, k := binary.Uvarint(s.rest)
+	if k <= 0 || n > uint64(len(s.rest)-k) {
+		return nil, fmt.Errorf("events block before offset %d: %w: its length is wrong", s.at, bodycam.ErrEvent)
+	}
+	b := s.rest[k : k+int(n)]
+	s.rest = s.rest[k+int(n):]
+	return b, nil
 }
 
 func (s *segmentReader) nextBlock() error {

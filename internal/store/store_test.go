@@ -15,7 +15,7 @@ import (
 func newRun(t *testing.T, events int) (*Writer, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "runs", "r1")
-	w, err := Create(dir, bodycam.Run{ID: "r1", Started: time.Now()})
+	w, err := Create(dir, bodycam.Run{ID: "r1", Started: time.Now()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestRoundTrip(t *testing.T) {
 	if r.Info.Counts.Events != 10_000 || r.Info.Counts.ByType["open"] != 10_000 {
 		t.Errorf("counts are %+v", r.Info.Counts)
 	}
-	if _, err := Create(dir, bodycam.Run{}); err == nil {
+	if _, err := Create(dir, bodycam.Run{}, nil); err == nil {
 		t.Error("a run directory was made twice")
 	}
 }

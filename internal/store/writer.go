@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/ledger"
 )
 
 // The names inside a run directory.
@@ -35,15 +38,15 @@ const reserveSize = 1 << 20
 type Writer struct {
 	dir string
 
-	mu      sync.Mutex
-	info    bodycam.Run
-	seg     *segmentWriter
-	buf     []byte
-	seq     uint64
-	counts  bodycam.RunCounts
-	types   map[bodycam.Type]uint64
-	flushed time.Time
-	err     error // the first failure of the events file: sticky
+	mu     sync.Mutex
+	info   bodycam.Run
+	seg    *segmentWriter
+	buf    []byte
+	seq    uint64
+	counts bodycam.RunCounts
+	types  map[bodycam.Type]uint64
+	seal   *sealer // nil: the run has no ledger
+	err    error   // the first failure to record: sticky
 }
 
 // NewID makes a run's name: the time, so that names sort, and 40 random bits.
@@ -53,8 +56,8 @@ func NewID(at time.Time) string {
 	return fmt.Sprintf("%s-%x", at.UTC().Format("20060102-150405"), r)
 }
 
-// Create makes a run directory, which must not exist, and begins to write into it.
-func Create(dir string, info bodycam.Run) (*Writer, error) {
+// Create makes a run directory, which must not exist, and begins to write into it. Without sealing it has no ledger.
+func Create(dir string, info bodycam.Run, sealing *Sealing) (*Writer, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder for runs: %w", err)
 	}
@@ -74,8 +77,15 @@ func Create(dir string, info bodycam.Run) (*Writer, error) {
 		return nil, fmt.Errorf("reserving space in the run directory: %w", err)
 	}
 	var err error
-	if w.seg, err = createSegment(filepath.Join(dir, EventsFile)); err != nil {
-		return nil, err
+	if sealing != nil {
+		if w.seal, err = newSealer(dir, sealing); err != nil {
+			return nil, err
+		}
+	}
+	if sealing == nil || !sealing.Only {
+		if w.seg, err = createSegment(filepath.Join(dir, EventsFile)); err != nil {
+			return nil, err
+		}
 	}
 	w.info.Schema, w.info.Events = bodycam.RunSchema, bodycam.EventSchema
 	return w, w.Save()
@@ -102,17 +112,13 @@ func (w *Writer) Info() bodycam.Run {
 // Save writes run.json, whole or not at all.
 func (w *Writer) Save() error {
 	w.mu.Lock()
-	w.info.Counts.Events, w.info.Counts.Calls = w.counts.Events, w.counts.Calls
-	w.info.Counts.ByType = map[string]uint64{}
-	for t, n := range w.types {
-		w.info.Counts.ByType[t.String()] = n
-	}
-	b, err := json.MarshalIndent(w.info, "", "  ")
+	w.count()
+	b, err := encodeInfo(w.info)
 	w.mu.Unlock()
 	if err != nil {
-		return fmt.Errorf("encoding %s: %w", InfoFile, err)
+		return err
 	}
-	err = writeFile(filepath.Join(w.dir, InfoFile), append(b, '\n'))
+	err = writeFile(filepath.Join(w.dir, InfoFile), b)
 	if err == nil {
 		return nil
 	}
@@ -120,7 +126,7 @@ func (w *Writer) Save() error {
 	if rerr := os.Remove(filepath.Join(w.dir, reserveFile)); rerr != nil {
 		return err
 	}
-	return writeFile(filepath.Join(w.dir, InfoFile), append(b, '\n'))
+	return writeFile(filepath.Join(w.dir, InfoFile), b)
 }
 
 // Event appends an event, gives it its place in the run (Seq) and counts it. After a failure it returns the same
@@ -134,14 +140,25 @@ func (w *Writer) Event(e *bodycam.Event) error {
 	w.seq++
 	e.Seq = w.seq
 	w.buf = e.AppendBinary(w.buf[:0])
-	full := w.seg.append(w.buf)
 	w.counts.Events++
 	w.counts.Calls += e.N()
 	w.types[e.Type] += e.N()
-	if full {
-		return w.flush()
+	if w.seal != nil {
+		if err := w.seal.event(w.buf); err != nil {
+			return w.fail(err)
+		}
+	}
+	if w.seg != nil && w.seg.append(w.buf) {
+		if err := w.seg.flush(); err != nil {
+			return w.fail(err)
+		}
 	}
 	return nil
+}
+
+func (w *Writer) fail(err error) error {
+	w.err = fmt.Errorf("recording: %w", err)
+	return w.err
 }
 
 // Flush writes what is buffered, so that a follower sees it.
@@ -155,10 +172,17 @@ func (w *Writer) flush() error {
 	if w.err != nil {
 		return w.err
 	}
-	if err := w.seg.flush(); err != nil {
-		w.err = fmt.Errorf("recording: %w", err)
+	if w.seal != nil {
+		if err := w.seal.flush(); err != nil {
+			return w.fail(err)
+		}
 	}
-	return w.err
+	if w.seg != nil {
+		if err := w.seg.flush(); err != nil {
+			return w.fail(err)
+		}
+	}
+	return nil
 }
 
 // Counts says how many events and calls were written.
@@ -195,15 +219,70 @@ func (w *Writer) File(name string, b []byte) error {
 	return writeFile(filepath.Join(w.dir, name), b)
 }
 
-// Close ends the run: everything is on disk when it returns nil.
+// Close ends the run: everything is on disk, sealed and signed, when it returns nil.
 func (w *Writer) Close() error {
 	w.mu.Lock()
-	err := errors.Join(w.err, w.seg.close())
+	err := errors.Join(w.err, w.closeRecord())
 	w.mu.Unlock()
 	if rerr := os.Remove(filepath.Join(w.dir, reserveFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 		err = errors.Join(err, rerr)
 	}
 	return errors.Join(err, w.Save())
+}
+
+func (w *Writer) closeRecord() error {
+	var errs []error
+	if w.seg != nil {
+		errs = append(errs, w.seg.close())
+	}
+	if w.seal == nil {
+		return errors.Join(errs...)
+	}
+	if w.err == nil {
+		errs = append(errs, w.seal.flush(), w.seal.files(w.dir))
+		w.count()
+		b, err := encodeInfo(w.info)
+		if err == nil {
+			_, err = w.seal.log.AppendReader(context.Background(), ledger.Entry{Type: RecordRun, Kind: "run"}, bytes.NewReader(b))
+		}
+		errs = append(errs, err)
+	}
+	errs = append(errs, w.seal.log.Close())
+	if w.seal.only {
+		errs = append(errs, w.purge())
+	}
+	return errors.Join(errs...)
+}
+
+// purge removes the working copies of a run that is kept in its ledger alone.
+func (w *Writer) purge() error {
+	var errs []error
+	for _, name := range []string{AgentDir, VerifierDir, ArtifactsDir, RowsFile, LinksFile, FindingsFile} {
+		errs = append(errs, os.RemoveAll(filepath.Join(w.dir, name)))
+	}
+	manifests, err := filepath.Glob(filepath.Join(w.dir, "manifest-*.json"))
+	errs = append(errs, err)
+	for _, m := range manifests {
+		errs = append(errs, os.Remove(m))
+	}
+	return errors.Join(errs...)
+}
+
+// count puts the counters into run.json's content.
+func (w *Writer) count() {
+	w.info.Counts.Events, w.info.Counts.Calls = w.counts.Events, w.counts.Calls
+	w.info.Counts.ByType = map[string]uint64{}
+	for t, n := range w.types {
+		w.info.Counts.ByType[t.String()] = n
+	}
+}
+
+func encodeInfo(r bodycam.Run) ([]byte, error) {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", InfoFile, err)
+	}
+	return append(b, '\n'), nil
 }
 
 // writeFile replaces a file: a reader sees the old or the new content, never a part.

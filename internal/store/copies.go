@@ -1,0 +1,286 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/ledger"
+)
+
+// CopyFault is a working copy that isn't what was sealed.
+type CopyFault struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+	// Derived copies can be rebuilt from the ledger: a different one may be younger, and is no sign of tampering.
+	Derived bool `json:"derived,omitempty"`
+}
+
+// derived are the working copies that later commands may write again.
+var derived = []string{FindingsFile}
+
+// CompareCopies holds the working copies of a run against its ledger, which must have been verified before. It needs
+// the run's identities. A run that is still being written, or was cut off, has copies that the ledger doesn't know.
+func (r *Run) CompareCopies() ([]CopyFault, error) {
+	lr, err := r.Ledger()
+	if err != nil {
+		return nil, err
+	}
+	defer lr.Close()
+	c := comparer{run: r, log: lr, known: map[string]bool{}}
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	for rec, err := range lr.Records(0) {
+		if err != nil {
+			return c.faults, fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
+		}
+		if err := c.record(rec); err != nil {
+			return c.faults, fmt.Errorf("record %d of %s: %w", rec.Seq, r.Dir, err)
+		}
+	}
+	c.end()
+	return c.faults, nil
+}
+
+type comparer struct {
+	run    *Run
+	log    *ledger.Reader
+	seg    *segmentReader // nil: there is no working copy of the events
+	bad    bool           // the events differ already
+	known  map[string]bool
+	ended  bool // run.json was sealed
+	faults []CopyFault
+}
+
+func (c *comparer) fault(name, why string) {
+	c.faults = append(c.faults, CopyFault{Name: name, Why: why, Derived: slices.Contains(derived, name)})
+}
+
+func (c *comparer) open() error {
+	seg, err := openSegment(filepath.Join(c.run.Dir, EventsFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		c.fault(EventsFile, err.Error())
+		return nil
+	}
+	c.seg = seg
+	return nil
+}
+
+func (c *comparer) record(rec *ledger.ReadRecord) error {
+	switch rec.Type {
+	case RecordEvents:
+		events, err := c.log.Events(rec)
+		if err != nil {
+			return err
+		}
+		c.events(rec, events)
+	case RecordFile:
+		return c.file(rec)
+	case RecordRun:
+		b, err := c.log.Payload(rec)
+		if err != nil {
+			return err
+		}
+		c.ended = true
+		now, err := os.ReadFile(filepath.Join(c.run.Dir, InfoFile))
+		if err != nil || !bytes.Equal(b, now) {
+			c.fault(InfoFile, "differs from what was sealed when the run ended")
+		}
+	}
+	return nil
+}
+
+func (c *comparer) events(rec *ledger.ReadRecord, events [][]byte) {
+	if c.seg == nil || c.bad {
+		return
+	}
+	for i, want := range events {
+		got, err := c.seg.nextRaw()
+		if err == nil && bytes.Equal(got, want) {
+			continue
+		}
+		c.bad = true
+		var e bodycam.Event
+		where := fmt.Sprintf("record %d, event %d", rec.Seq, i)
+		if bodycam.DecodeEvent(want, &e) == nil {
+			where = fmt.Sprintf("event %d (%s)", e.Seq, where)
+		}
+		if err != nil {
+			c.fault(EventsFile, where+" is missing: "+err.Error())
+		} else {
+			c.fault(EventsFile, where+" differs from what was sealed")
+		}
+		return
+	}
+}
+
+// file compares a file's digest now with the one that was sealed, and the sealed digest with the sealed content.
+func (c *comparer) file(rec *ledger.ReadRecord) error {
+	var w headWriter
+	w.sum = sha256.New()
+	if err := c.log.PayloadTo(rec, &w); err != nil {
+		return err
+	}
+	head, err := w.parse()
+	if err != nil {
+		return err
+	}
+	name := bodycam.Unescape(head.Name)
+	c.known[name] = true
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("it names a file outside the run: %q", name)
+	}
+	if got := hex.EncodeToString(w.sum.Sum(nil)); got != head.SHA256 {
+		c.fault(name, "the sealed content isn't what its digest says")
+	}
+	f, err := os.Open(filepath.Join(c.run.Dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		if c.seg != nil {
+			c.fault(name, "was sealed and is gone")
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return err
+	}
+	if hex.EncodeToString(h.Sum(nil)) != head.SHA256 {
+		c.fault(name, "differs from what was sealed")
+	}
+	return nil
+}
+
+// end looks for what is there and was never sealed.
+func (c *comparer) end() {
+	if c.seg != nil {
+		defer c.seg.close()
+		if !c.bad && c.ended {
+			if _, err := c.seg.nextRaw(); !errors.Is(err, io.EOF) {
+				c.fault(EventsFile, "has more than was sealed")
+			}
+		}
+	}
+	if !c.ended {
+		return // cut off: the verdict on the ledger says so
+	}
+	for _, dir := range []string{AgentDir, VerifierDir, ArtifactsDir} {
+		root := filepath.Join(c.run.Dir, dir)
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			rel, err := filepath.Rel(c.run.Dir, path)
+			if err == nil && !c.known[filepath.ToSlash(rel)] {
+				c.fault(filepath.ToSlash(rel), "is there and was never sealed")
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.fault(dir, err.Error())
+		}
+	}
+}
+
+// headWriter splits a RecordFile's payload into its first line and the digest of the rest.
+type headWriter struct {
+	line []byte
+	done bool
+	sum  hash.Hash
+	rest io.Writer // where the content goes besides; may be nil
+}
+
+// maxHead bounds the first line, in bytes.
+const maxHead = 64 << 10
+
+func (w *headWriter) Write(b []byte) (int, error) {
+	n := len(b)
+	if !w.done {
+		i := bytes.IndexByte(b, '\n')
+		if i < 0 {
+			w.line = append(w.line, b...)
+			if len(w.line) > maxHead {
+				return 0, errors.New("a file's record has no head")
+			}
+			return n, nil
+		}
+		w.line = append(w.line, b[:i]...)
+		w.done = true
+		b = b[i+1:]
+	}
+	w.sum.Write(b)
+	if w.rest != nil {
+		if _, err := w.rest.Write(b); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (w *headWriter) parse() (FileHead, error) {
+	var h FileHead
+	if err := json.Unmarshal(w.line, &h); err != nil {
+		return h, fmt.Errorf("a file's record has no head: %w", err)
+	}
+	return h, nil
+}
+
+// readFile reads a file of the run: its working copy, or what was sealed where there is none.
+func (r *Run) readFile(name string) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(r.Dir, name))
+	if !errors.Is(err, fs.ErrNotExist) || !r.HasLedger() {
+		return b, err
+	}
+	if _, eerr := os.Stat(filepath.Join(r.Dir, EventsFile)); eerr == nil {
+		return nil, err // it has working copies, this one was never there
+	}
+	return r.sealedFile(name)
+}
+
+func (r *Run) sealedFile(name string) ([]byte, error) {
+	lr, err := r.Ledger()
+	if err != nil {
+		return nil, err
+	}
+	defer lr.Close()
+	for rec, err := range lr.Records(0) {
+		if err != nil {
+			return nil, fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
+		}
+		if rec.Type != RecordFile {
+			continue
+		}
+		var content bytes.Buffer
+		w := headWriter{sum: sha256.New(), rest: &content}
+		if err := lr.PayloadTo(rec, &w); errors.Is(err, ledger.ErrNoKey) {
+			return nil, fmt.Errorf("%s: %w", r.Dir, ErrSealedOnly)
+		} else if err != nil {
+			return nil, fmt.Errorf("record %d of %s: %w", rec.Seq, r.Dir, err)
+		}
+		head, err := w.parse()
+		if err != nil {
+			return nil, fmt.Errorf("record %d of %s: %w", rec.Seq, r.Dir, err)
+		}
+		if bodycam.Unescape(head.Name) == name {
+			return content.Bytes(), nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", filepath.Join(r.Dir, name), fs.ErrNotExist)
+}
