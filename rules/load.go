@@ -97,8 +97,10 @@ type Rule struct {
 	Source   string
 	Pos      Pos
 	Example  string // of what it finds, for people
-	Sequence bool   // more than one event makes it match
-	Events   string // event types that it looks at
+	Sequence bool   // more than one event makes it match: a sequence, or a threshold
+	// Threshold tells that it is about how often its condition is true.
+	Threshold bool
+	Events    string // event types that it looks at
 	// Unsupported says why the rule can't match anything; empty where it can.
 	Unsupported []Gap
 	// Output is the template as written.
@@ -290,7 +292,7 @@ func (l *loader) compile(d *definitions, opts Options) *Set {
 // rule compiles one rule. It returns nil where errors were reported.
 func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *rule {
 	k := &rule{Rule: Rule{Name: r.name, Desc: r.desc, Class: r.class, Priority: r.priority, Tags: r.tags, Mode: r.mode,
-		Enabled: r.enabled, Source: r.source, Pos: l.pos(r.at), Sequence: r.sequence != nil || r.threshold != nil, Output: r.output.s, Example: r.example}}
+		Enabled: r.enabled, Source: r.source, Pos: l.pos(r.at), Sequence: r.sequence != nil || r.threshold != nil, Threshold: r.threshold != nil, Output: r.output.s, Example: r.example}}
 	c.rule = r.name
 	if r.source != "syscall" {
 		k.Unsupported = []Gap{{"source " + r.source, "only events of the sandbox are recorded", k.Pos}}

@@ -315,7 +315,7 @@ func (f *flow) follow(m *machine, dropped *uint64) {
 	case bodycam.TypeUnlink:
 		delete(f.paths, e.Path)
 		delete(f.byPath, e.Path)
-		if e.Ino != 0 && m.ctx.File(e.Dev, e.Ino) == nil {
+		if k := m.ctx.File(e.Dev, e.Ino); e.Ino != 0 && (k == nil || k.links <= 1) {
 			delete(f.files, fileID{e.Dev, e.Ino})
 		}
 	}

@@ -34,6 +34,7 @@ type Table struct {
 	files  map[fileID]*File
 	paths  map[string]bool // written paths whose inode isn't known
 	mounts []mountAlias
+	gone   removed
 }
 
 type mountAlias struct{ at, from string }
@@ -95,6 +96,9 @@ func (t *Table) Name(dev, ino uint64, name string) {
 
 // Fold takes in an event.
 func (t *Table) Fold(e *bodycam.Event) {
+	if t.gone.path != "" || t.gone.id.ino != 0 {
+		t.forget()
+	}
 	p := t.procs[e.Proc]
 	if p == nil {
 		p = t.meet(e)
@@ -337,18 +341,27 @@ func (t *Table) moved(e *bodycam.Event) {
 	}
 }
 
-// unlinked forgets a file once its last name is gone: its inode can be used again for another.
+// unlinked remembers what to forget with the next event: rules about this one still want to know of the file.
 func (t *Table) unlinked(e *bodycam.Event) {
-	if e.Errno != 0 {
-		return
+	if e.Errno == 0 {
+		t.gone = removed{fileID{e.Dev, e.Ino}, strings.Clone(e.Path)}
 	}
-	delete(t.paths, e.Path)
-	id := fileID{e.Dev, e.Ino}
-	if f := t.files[id]; f != nil {
+}
+
+// forget drops a file once its last name is gone: its inode can be used again for another.
+func (t *Table) forget() {
+	delete(t.paths, t.gone.path)
+	if f := t.files[t.gone.id]; f != nil {
 		if f.links--; f.links <= 0 {
-			delete(t.files, id)
+			delete(t.files, t.gone.id)
 		}
 	}
+	t.gone = removed{}
+}
+
+type removed struct {
+	id   fileID
+	path string
 }
 
 const (

@@ -1,0 +1,396 @@
+// Package security finds prohibited behaviour in a run and names the call that did it: the built-in rules, their
+// evaluation over a run's events, and what only the contents of changed files show.
+package security
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/rules"
+)
+
+// Name is the analysis's name in findings.
+const Name = "security"
+
+// Options say how a run is judged.
+type Options struct {
+	Policy Policy
+	// Rules are used instead of the built-in ones with the policy, where not nil.
+	Rules *rules.Set
+	// Row finds the transcript row that caused an event, nil where none did. Nil: there is no transcript, and nothing
+	// is said of rows.
+	Row func(*bodycam.Event) *bodycam.Row
+	// Explain says what explains a resource. Nil: the policy's task text alone does.
+	Explain func(kind bodycam.ResourceKind, name string) rules.Explanation
+	// Sandbox gives names of users and constants.
+	Sandbox      rules.Sandbox
+	Suppressions []Suppression
+	// Now is when suppressions are looked at; the zero time: they never expire.
+	Now time.Time
+}
+
+// Suppression keeps a finding from counting. It stays visible, with the reason.
+type Suppression struct {
+	Rule     string    // name of a rule, or a glob
+	Resource string    // glob over the resource; empty: any
+	Reason   string    // must not be empty
+	Expires  time.Time // zero: never
+}
+
+// Alert is a match as it happens.
+type Alert struct {
+	Finding bodycam.Finding // of this call alone
+	Mode    rules.Mode
+	First   bool // no alike call has been seen before
+}
+
+// Analyser judges one run's events in order.
+type Analyser struct {
+	opts   Options
+	set    *rules.Set
+	engine *rules.Engine
+	ctx    *context
+	decoys *decoyWatch
+	groups map[groupKey]*bodycam.Finding
+	order  []*bodycam.Finding
+	byRule map[string]int
+}
+
+type groupKey struct{ rule, resource, exe string }
+
+const (
+	maxGroups = 200 // of one rule; what comes after is counted in one more
+	maxEvents = 20  // listed with a finding
+	maxTree   = 32  // processes shown
+	maxTitle  = 400 // bytes
+)
+
+// context is the rules' view of the run.
+type context struct {
+	*rules.Table
+	opts *Options
+	task *taskText
+}
+
+func (c *context) Row(e *bodycam.Event) *bodycam.Row {
+	if c.opts.Row == nil {
+		return nil
+	}
+	return c.opts.Row(e)
+}
+
+func (c *context) Explain(e *bodycam.Event) rules.Explanation {
+	kind, name := resource(e)
+	if name == "" {
+		return 0
+	}
+	if c.opts.Explain != nil {
+		return c.opts.Explain(kind, name)
+	}
+	x := c.task.explain(kind, name)
+	if e.Path2 != "" && kind == bodycam.File && x == 0 {
+		x = c.task.explain(kind, e.Path2)
+	}
+	return x
+}
+
+// resource names what an event is about.
+func resource(e *bodycam.Event) (bodycam.ResourceKind, string) {
+	switch e.Type {
+	case bodycam.TypeConnect, bodycam.TypeSend, bodycam.TypeFlow, bodycam.TypeDNS, bodycam.TypeTLS, bodycam.TypeHTTP,
+		bodycam.TypeAccept, bodycam.TypeBind, bodycam.TypeListen:
+		if e.Host != "" {
+			return bodycam.Host, strings.ToLower(strings.TrimSuffix(e.Host, "."))
+		}
+		if e.Remote.IsValid() {
+			return bodycam.Host, e.Remote.Addr().Unmap().String()
+		}
+		return bodycam.Host, e.UnixAddr
+	case bodycam.TypeExec:
+		if e.Exe != "" && e.Errno == 0 {
+			return bodycam.Command, e.Exe
+		}
+		return bodycam.Command, first(e.Path, e.PathGiven)
+	}
+	return bodycam.File, first(e.Path, e.PathGiven)
+}
+
+func first(names ...string) string {
+	for _, n := range names {
+		if n != "" {
+			return n
+		}
+	}
+	return ""
+}
+
+// New makes an analyser. It fails where the built-in rules can't be loaded with the policy.
+func New(opts Options) (*Analyser, error) {
+	set := opts.Rules
+	if set == nil {
+		var err error
+		if set, err = Load(opts.Policy, rules.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range opts.Suppressions {
+		if s.Reason == "" {
+			return nil, fmt.Errorf("suppression of %q has no reason: give one", s.Rule)
+		}
+	}
+	a := &Analyser{opts: opts, set: set, groups: map[groupKey]*bodycam.Finding{}, byRule: map[string]int{}, decoys: newDecoyWatch(opts.Policy.Decoys)}
+	table := rules.NewTable()
+	table.Run = opts.Sandbox
+	table.IsHarness = harnessOf(paths(opts.Policy.HarnessPrograms))
+	a.ctx = &context{Table: table, opts: &a.opts, task: newTaskText(opts.Policy)}
+	a.engine = set.NewEngine(a.ctx)
+	return a, nil
+}
+
+// harnessOf recognises the agent program: the run's first process; a process of the programs named whose ancestors
+// are all the agent program; and a copy of its parent, where that is it (a fork on its way, a worker).
+func harnessOf(programs []string) func(*rules.Process) bool {
+	return func(p *rules.Process) bool {
+		if p.Parent == nil {
+			return true
+		}
+		if !p.Parent.Harness {
+			return false
+		}
+		if p.Exe == p.Parent.Exe && slices.Equal(p.Argv, p.Parent.Argv) {
+			return true
+		}
+		for _, pattern := range programs {
+			if bodycam.Glob(pattern, p.Exe) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// Name makes a path known for a file by its device and inode, so that links and mounts from before the run don't
+// hide it.
+func (a *Analyser) Name(dev, ino uint64, path string) { a.ctx.Name(dev, ino, path) }
+
+// Event judges an event and returns the alerts that it causes.
+func (a *Analyser) Event(e *bodycam.Event) []Alert {
+	var out []Alert
+	for _, m := range a.engine.Event(e) {
+		f := a.finding(m.Rule, e, m)
+		out = append(out, a.add(f, m.Rule))
+	}
+	for _, hit := range a.decoys.event(e, a.ctx.Process(e.Proc)) {
+		r := decoyRule
+		f := a.finding(&r, e, rules.Match{Confidence: 1, Count: e.N()})
+		f.Title = clip(bodycam.Printable(fmt.Sprintf("the value of the decoy %s turned up in %s", hit.Decoy, hit.Where)))
+		f.Detail = r.Desc + " Found as: " + hit.As + "."
+		f.Resource = hit.Decoy
+		out = append(out, a.add(f, &r))
+	}
+	return out
+}
+
+var decoyRule = rules.Rule{Name: "Decoy value used", Class: "credentials", Priority: rules.Critical, Tags: []string{"credentials", "decoy", "exfiltration"},
+	Desc: "A decoy's unique value was seen where only something that read it can have put it."}
+
+func (a *Analyser) finding(r *rules.Rule, e *bodycam.Event, m rules.Match) bodycam.Finding {
+	f := bodycam.Finding{Analysis: Name, Rule: r.Name, Class: r.Class, Severity: r.Priority.Severity(), Tags: r.Tags, Count: max(m.Count, 1)}
+	kind, name := resource(e)
+	if kind == bodycam.File && e.Path2 != "" && r.Class != "credentials" && e.Type != bodycam.TypeMount {
+		name = e.Path2
+	}
+	f.Resource = name
+	f.Naming = naming(kind, e)
+	f.Events = []uint64{e.Seq}
+	if len(m.Events) > 0 {
+		f.Events = slices.Clone(m.Events)
+	}
+	if r.Output != "" && m.Rule != nil {
+		f.Title = clip(bodycam.Printable(a.engine.Output(m)))
+	}
+	f.Detail = r.Desc
+	if m.Confidence < 1 {
+		f.Detail += fmt.Sprintf(" The steps are joined with a confidence of %.2f.", m.Confidence)
+		if m.Confidence <= 0.5 && f.Severity > bodycam.Low {
+			f.Severity--
+		}
+	}
+	if e.Errno != 0 && e.Errno != inProgress && f.Severity > bodycam.Low && r.Class == "network" {
+		f.Severity--
+		f.Detail += " The attempt failed."
+	}
+	switch x := a.ctx.Explain(e); {
+	case x&rules.BySkill != 0:
+		f.Detail += " A skill's text names it, which excuses nothing."
+	case x&rules.BySiblings != 0:
+		f.Detail += " Other runs of the task do the same, which excuses nothing."
+	}
+	a.row(&f, e)
+	f.Tree = tree(a.ctx.Process(e.Proc))
+	a.opts.suppress(&f)
+	return f
+}
+
+const inProgress = 115 // EINPROGRESS: a connection that doesn't block is on its way
+
+func (a *Analyser) row(f *bodycam.Finding, e *bodycam.Event) {
+	if a.opts.Row == nil {
+		return
+	}
+	r := a.opts.Row(e)
+	if r == nil {
+		f.Detail += " The agent said nothing of this."
+		return
+	}
+	i := r.Index
+	f.Row = &i
+	f.RowText = clip(bodycam.Printable(first(r.Command, r.Args, r.Text)))
+}
+
+// naming says how sure the resource's name is.
+func naming(kind bodycam.ResourceKind, e *bodycam.Event) string {
+	if kind == bodycam.Host {
+		if e.HostSource != bodycam.HostUnknown {
+			return e.HostSource.String()
+		}
+		return "literal"
+	}
+	if e.Marks == 0 {
+		return "exact"
+	}
+	return strings.Join(e.Marks.Names(), ", ")
+}
+
+// tree lists a process and what it descends from, outermost first.
+func tree(p *rules.Process) []bodycam.ProcessRef {
+	var out []bodycam.ProcessRef
+	for ; p != nil && len(out) < maxTree; p = p.Parent {
+		out = append(out, bodycam.ProcessRef{PID: p.ID.PID, Start: p.ID.Start, Exe: p.Exe, Argv: clipArgv(p.Argv)})
+	}
+	slices.Reverse(out)
+	return out
+}
+
+func clipArgv(argv []string) []string {
+	out := make([]string, 0, min(len(argv), 32))
+	for i, a := range argv {
+		if i == 32 {
+			return append(out, fmt.Sprintf("… and %d more", len(argv)-i))
+		}
+		if len(a) > maxTitle {
+			a = a[:maxTitle] + "…"
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func clip(s string) string {
+	if len(s) <= maxTitle {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxTitle], "") + "…"
+}
+
+// add puts a finding together with alike ones: the same rule, resource and program.
+func (a *Analyser) add(f bodycam.Finding, r *rules.Rule) Alert {
+	exe := ""
+	if n := len(f.Tree); n > 0 {
+		exe = f.Tree[n-1].Exe
+	}
+	key := groupKey{f.Rule, f.Resource, exe}
+	if r.Threshold { // it is about what a tree did, not about one resource
+		key = groupKey{rule: f.Rule, resource: fmt.Sprint("from event ", f.Events[0])}
+	}
+	f.Events = f.Events[:min(len(f.Events), maxEvents)]
+	g := a.groups[key]
+	if g == nil && a.byRule[f.Rule] >= maxGroups {
+		key = groupKey{rule: f.Rule}
+		g = a.groups[key]
+	}
+	if g == nil {
+		g = &f
+		a.groups[key] = g
+		a.order = append(a.order, g)
+		a.byRule[f.Rule]++
+		return Alert{Finding: f, Mode: r.Mode, First: true}
+	}
+	g.Count += f.Count
+	for _, s := range f.Events {
+		if len(g.Events) < maxEvents && !slices.Contains(g.Events, s) {
+			g.Events = append(g.Events, s)
+		}
+	}
+	g.Severity = max(g.Severity, f.Severity)
+	return Alert{Finding: f, Mode: r.Mode}
+}
+
+func (o *Options) suppress(f *bodycam.Finding) {
+	for _, s := range o.Suppressions {
+		if !s.Expires.IsZero() && !o.Now.IsZero() && o.Now.After(s.Expires) {
+			continue
+		}
+		if !match(s.Rule, f.Rule) || s.Resource != "" && !match(s.Resource, f.Resource) {
+			continue
+		}
+		f.Suppressed = s.Reason
+		return
+	}
+}
+
+// match compares with a glob in which * stands for anything.
+func match(pattern, s string) bool {
+	parts := strings.Split(pattern, "*")
+	if len(parts) == 1 {
+		return pattern == s
+	}
+	if !strings.HasPrefix(s, parts[0]) {
+		return false
+	}
+	s = s[len(parts[0]):]
+	for _, p := range parts[1 : len(parts)-1] {
+		i := strings.Index(s, p)
+		if i < 0 {
+			return false
+		}
+		s = s[i+len(p):]
+	}
+	return strings.HasSuffix(s, parts[len(parts)-1])
+}
+
+// Findings are what was found up to now: the gravest first, then in the order of the events.
+func (a *Analyser) Findings() []bodycam.Finding {
+	out := make([]bodycam.Finding, len(a.order))
+	for i, f := range a.order {
+		out[i] = *f
+	}
+	sort.SliceStable(out, func(i, j int) bool {
+		if out[i].Severity != out[j].Severity {
+			return out[i].Severity > out[j].Severity
+		}
+		return out[i].Events[0] < out[j].Events[0]
+	})
+	return out
+}
+
+// Incomplete says what the analyser had to give up, nil where nothing.
+func (a *Analyser) Incomplete() []string {
+	var out []string
+	if n := a.engine.Dropped(); n > 0 {
+		out = append(out, fmt.Sprintf("%d beginnings of sequences were given up", n))
+	}
+	if n := a.ctx.Dropped; n > 0 {
+		out = append(out, fmt.Sprintf("%d processes or files were forgotten", n))
+	}
+	for _, r := range a.set.Unsupported() {
+		if r.Enabled {
+			out = append(out, fmt.Sprintf("rule %q is unsupported: %s", r.Name, r.Unsupported[0]))
+		}
+	}
+	return out
+}
