@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // hostDirs is the allow-list of a host base: what the host's programs are made of, and nothing else.
@@ -110,7 +112,7 @@ func unpackFile(file, dir string, rootless bool) error {
 	if rootless {
 		owner = nil
 	}
-	return extract(root, tar.NewReader(stream), owner)
+	return boxinit.Extract(root, tar.NewReader(stream), owner)
 }
 
 func fileDigest(ctx context.Context, file string) ([]byte, error) {
@@ -140,10 +142,10 @@ func (c *ctxReader) Read(p []byte) (int, error) {
 
 // plan says what init has to build, and what files go with it. As root the mounts are made here, with their owners shifted into the box's user
 // namespace; without, init makes them itself.
-func (b *Box) plan() (*setupReq, []*os.File, error) {
+func (b *Box) plan() (*boxinit.Setup, []*os.File, error) {
 	l := b.cfg.Limits
-	s := &setupReq{Hostname: b.cfg.Hostname, DiskBytes: l.DiskBytes, Inodes: l.Inodes, Rootless: b.rootless,
-		Proxied: b.cfg.Network.Mode == NetProxied, Forward: b.cfg.Network.ForwardPorts}
+	s := &boxinit.Setup{Hostname: b.cfg.Hostname, DiskBytes: l.DiskBytes, Inodes: l.Inodes, Rootless: b.rootless,
+		Proxied: b.cfg.Network.Mode == NetProxied, Forward: b.cfg.Network.ForwardPorts, Groups: groups}
 	p := &planner{box: b, setup: s}
 	if !b.rootless {
 		userns, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", b.init.Process.Pid))
@@ -171,13 +173,13 @@ func (b *Box) plan() (*setupReq, []*os.File, error) {
 
 type planner struct {
 	box    *Box
-	setup  *setupReq
+	setup  *boxinit.Setup
 	userns *os.File
 	mounts []*os.File
 }
 
 // mount adds one piece of the host.
-func (p *planner) mount(m mountSpec, host string) error {
+func (p *planner) mount(m boxinit.Mount, host string) error {
 	if p.box.rootless {
 		m.Source = host
 		p.setup.Mounts = append(p.setup.Mounts, m)
@@ -191,10 +193,10 @@ func (p *planner) mount(m mountSpec, host string) error {
 		}
 		defer userns.Close()
 	}
-	f, err := cloneMount(host, m.ReadOnly || m.Overlay, userns)
+	f, err := boxinit.CloneMount(host, m.ReadOnly || m.Overlay, userns)
 	if errors.Is(err, unix.EINVAL) && (m.ReadOnly || m.Overlay) {
 		// This file system can't shift owners.
-		if f, err = cloneMount(host, true, nil); err == nil {
+		if f, err = boxinit.CloneMount(host, true, nil); err == nil {
 			p.box.weaker = append(p.box.weaker, fmt.Sprintf("%s shows as owned by nobody: its file system has no id-mapped mounts", host))
 		}
 	}
@@ -208,7 +210,7 @@ func (p *planner) mount(m mountSpec, host string) error {
 
 func (p *planner) base() error {
 	if p.box.lower != "" {
-		return p.mount(mountSpec{Target: "/", Overlay: true}, p.box.lower)
+		return p.mount(boxinit.Mount{Target: "/", Overlay: true}, p.box.lower)
 	}
 	for _, d := range hostDirs {
 		st, err := os.Lstat(d)
@@ -223,11 +225,11 @@ func (p *planner) base() error {
 			if err != nil {
 				return err
 			}
-			p.setup.Links = append(p.setup.Links, linkSpec{d, to})
+			p.setup.Links = append(p.setup.Links, boxinit.Link{Path: d, To: to})
 			continue
 		}
 		over := p.box.cfg.Base.Writable && !p.box.rootless
-		if err := p.mount(mountSpec{Target: d, ReadOnly: !over, Overlay: over}, d); err != nil {
+		if err := p.mount(boxinit.Mount{Target: d, ReadOnly: !over, Overlay: over}, d); err != nil {
 			return err
 		}
 	}
@@ -243,14 +245,14 @@ func (p *planner) cpus() {
 	for _, n := range []string{"online", "possible", "present"} {
 		f := "/sys/devices/system/cpu/" + n
 		if b, err := os.ReadFile(f); err == nil {
-			p.setup.Files = append(p.setup.Files, fileSpec{f, 0o444, b})
+			p.setup.Files = append(p.setup.Files, boxinit.File{Path: f, Mode: 0o444, Data: b})
 		}
 	}
 }
 
 func (p *planner) binds() error {
 	for _, m := range p.box.cfg.Binds {
-		if err := p.mount(mountSpec{Target: m.Box, ReadOnly: m.ReadOnly}, m.Host); err != nil {
+		if err := p.mount(boxinit.Mount{Target: m.Box, ReadOnly: m.ReadOnly}, m.Host); err != nil {
 			return err
 		}
 	}

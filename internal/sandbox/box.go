@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // Box is one isolated environment. Its methods may be called from several goroutines.
@@ -50,12 +52,16 @@ type Box struct {
 }
 
 type answer struct {
-	reply
+	boxinit.Reply
 	files []*os.File
 }
 
 // ErrClosed is returned by methods of a box that was closed or whose init has died.
 var ErrClosed = errors.New("the box has ended")
+
+// Init turns this process into the init of a box if a recorder started it as one, and then never returns. Call it first
+// in main, and in TestMain of tests that make boxes.
+func Init() { boxinit.Main() }
 
 // Create makes a box and starts its init. The caller must Close it. What could not be had is in Weaker.
 func Create(ctx context.Context, c Config) (*Box, error) {
@@ -84,11 +90,11 @@ func (b *Box) create(ctx context.Context) error {
 	}
 	go b.receive()
 	s, mounts, err := b.plan()
-	defer func() { closeAll(mounts) }()
+	defer func() { boxinit.CloseAll(mounts) }()
 	if err != nil {
 		return err
 	}
-	a, err := b.call(ctx, &request{Setup: s}, mounts...)
+	a, err := b.call(ctx, &boxinit.Request{Setup: s}, mounts...)
 	if errors.Is(err, ErrClosed) {
 		<-b.dead
 		return fmt.Errorf("build the box: %w: %s", err, b.lastWords.text)
@@ -133,7 +139,7 @@ func (b *Box) prepareHost() error {
 		return nil
 	}
 	var weaker []string
-	b.cgroups, weaker, err = makeCgroups(h, b.cfg.ID, b.cfg.Limits, int(idBase(b.cfg.ID)+initUID))
+	b.cgroups, weaker, err = makeCgroups(h, b.cfg.ID, b.cfg.Limits, int(idBase(b.cfg.ID)+boxinit.UID))
 	b.weaker = append(b.weaker, weaker...)
 	return err
 }
@@ -149,7 +155,7 @@ var rootlessWeaker = []string{
 func idBase(id string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(id))
-	return 0x70000000 + h.Sum32()%2048*(2*idsInside)
+	return 0x70000000 + h.Sum32()%2048*(2*boxinit.IDs)
 }
 
 // startInit runs this program again as process 1 of the box.
@@ -179,10 +185,10 @@ func (b *Box) startInit() error {
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	} else {
 		b.base = idBase(b.cfg.ID)
-		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(b.base), Size: idsInside + 1}}
+		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(b.base), Size: boxinit.IDs + 1}}
 		attr.GidMappings = attr.UidMappings
 		attr.GidMappingsEnableSetgroups = true
-		attr.Credential = &syscall.Credential{Uid: initUID, Gid: initUID}
+		attr.Credential = &syscall.Credential{Uid: boxinit.UID, Gid: boxinit.UID}
 		for i := uintptr(0); i <= lastCap(); i++ {
 			attr.AmbientCaps = append(attr.AmbientCaps, i)
 		}
@@ -193,7 +199,7 @@ func (b *Box) startInit() error {
 		defer dir.Close()
 		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 	}
-	b.init = &exec.Cmd{Path: "/proc/self/exe", Args: []string{initName}, Env: []string{}, ExtraFiles: []*os.File{theirs},
+	b.init = &exec.Cmd{Path: "/proc/self/exe", Args: []string{boxinit.Name}, Env: []string{}, ExtraFiles: []*os.File{theirs},
 		SysProcAttr: attr, Dir: "/", Stderr: &b.lastWords}
 
 	// PDEATHSIG follows the death of the thread that forked, so that thread stays until Close.
@@ -239,7 +245,7 @@ func lastCap() uintptr {
 }
 
 // call sends a request and waits for its answer.
-func (b *Box) call(ctx context.Context, r *request, files ...*os.File) (answer, error) {
+func (b *Box) call(ctx context.Context, r *boxinit.Request, files ...*os.File) (answer, error) {
 	ch := make(chan answer, 1)
 	id := b.reserve(ch, nil)
 	return b.finish(ctx, id, ch, r, files)
@@ -256,14 +262,14 @@ func (b *Box) reserve(ch chan answer, p *Process) uint64 {
 	return b.next
 }
 
-func (b *Box) finish(ctx context.Context, id uint64, ch chan answer, r *request, files []*os.File) (answer, error) {
+func (b *Box) finish(ctx context.Context, id uint64, ch chan answer, r *boxinit.Request, files []*os.File) (answer, error) {
 	r.ID = id
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
 	b.send.Lock()
-	err := sendFrame(b.conn, r, fds...)
+	err := boxinit.Send(b.conn, r, fds...)
 	b.send.Unlock()
 	runtime.KeepAlive(files)
 	if err != nil {
@@ -281,7 +287,7 @@ func (b *Box) await(ctx context.Context, id uint64, ch chan answer) (answer, err
 			return answer{}, ErrClosed
 		}
 		if a.Err != "" {
-			closeAll(a.files)
+			boxinit.CloseAll(a.files)
 			return answer{}, &boxError{a.Err, syscall.Errno(a.Errno)}
 		}
 		return a, nil
@@ -316,10 +322,10 @@ func (e *boxError) Unwrap() error {
 // receive hands init's messages to those who wait for them.
 func (b *Box) receive() {
 	for {
-		var r reply
-		files, err := recvFrame(b.conn, &r)
+		var r boxinit.Reply
+		files, err := boxinit.Recv(b.conn, &r)
 		if err != nil {
-			closeAll(files)
+			boxinit.CloseAll(files)
 			break
 		}
 		b.mu.Lock()
@@ -327,7 +333,7 @@ func (b *Box) receive() {
 			p := b.procs[r.ID]
 			delete(b.procs, r.ID)
 			b.mu.Unlock()
-			closeAll(files)
+			boxinit.CloseAll(files)
 			if p != nil {
 				p.ended(r.Exit)
 			}
@@ -342,7 +348,7 @@ func (b *Box) receive() {
 			if r.Pid > 0 && len(files) == 1 {
 				_ = unix.PidfdSendSignal(int(files[0].Fd()), unix.SIGKILL, nil, 0)
 			}
-			closeAll(files)
+			boxinit.CloseAll(files)
 			continue
 		}
 		ch <- answer{r, files}
@@ -389,7 +395,7 @@ func (b *Box) Thaw(ctx context.Context, group string) error { return b.setFrozen
 // Kill ends every process of a group. In a box without cgroups it ends those that still are in the session of a command.
 func (b *Box) Kill(ctx context.Context, group string) error {
 	if b.cgroups == nil {
-		_, err := b.call(ctx, &request{KillTree: group})
+		_, err := b.call(ctx, &boxinit.Request{KillTree: group})
 		return err
 	}
 	return writeCgroup(b.Cgroup(group), "cgroup.kill", "1")
@@ -409,7 +415,7 @@ func (b *Box) InsideUID(host uint32) uint32 {
 	switch {
 	case b.rootless && host == b.base:
 		return b.cfg.Agent.UID
-	case !b.rootless && host >= b.base && host < b.base+idsInside:
+	case !b.rootless && host >= b.base && host < b.base+boxinit.IDs:
 		return host - b.base
 	}
 	return nobody

@@ -621,7 +621,12 @@ func TestAttach(t *testing.T) {
 	attached := 0
 	b := testBox(t, nil)
 	// getcwd is refused with EDOM, everything else allowed.
-	filter := []unix.SockFilter{load(dataNr), jump(unix.BPF_JEQ, unix.SYS_GETCWD, 0, 1), retErrno(unix.EDOM), retAllow}
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // the call's number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_GETCWD, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EDOM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
 	var out strings.Builder
 	p, err := b.Start(t.Context(), Cmd{Argv: []string{"python3", "-c", "import os\ntry: os.getcwd()\nexcept OSError as e: print(e.errno)"},
 		Env: []string{"PATH=/usr/bin"}, Stdout: &out, Filter: filter, Attach: func(pid int) error {

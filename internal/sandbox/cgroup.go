@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // Groups are the cgroups of a box, siblings of one another. GroupAgent is what a sensor observes.
@@ -226,7 +228,7 @@ func (c *cgroups) tasks() ([]*os.File, error) {
 		for _, base := range c.v1 {
 			f, err := os.OpenFile(filepath.Join(base, g, "tasks"), os.O_WRONLY, 0)
 			if err != nil {
-				closeAll(files)
+				boxinit.CloseAll(files)
 				return nil, err
 			}
 			files = append(files, f)

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // What a box holds was made by hostile hands. Everything here looks a name up below an open directory, without
@@ -110,7 +112,7 @@ func (b *Box) Manifest(ctx context.Context, boxPath string) ([]FileInfo, error) 
 func (b *Box) collect(ctx context.Context, boxPath string, dst *os.Root, l CopyLimits) ([]FileInfo, []Skip, error) {
 	l.fill()
 	c := &collector{ctx: ctx, box: b, left: l}
-	top, err := openPath(b.root, strings.TrimPrefix(boxPath, "/"), 0)
+	top, err := boxinit.OpenPath(b.root, strings.TrimPrefix(boxPath, "/"), 0)
 	if err == nil {
 		defer top.Close()
 		err = c.entry(top, "", path.Base(path.Clean("/"+boxPath)), dst, 0)
@@ -206,7 +208,7 @@ func (c *collector) dir(f *os.File, name, base string, dst *os.Root, depth int) 
 		defer sub.Close()
 		dst = sub
 	}
-	d, err := reopen(f, unix.O_RDONLY|unix.O_DIRECTORY)
+	d, err := boxinit.Reopen(f, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		c.skip(name, err.Error())
 		return nil
@@ -226,7 +228,7 @@ func (c *collector) dir(f *os.File, name, base string, dst *os.Root, depth int) 
 		if name != "" {
 			full = name + "/" + n
 		}
-		child, err := openPath(d, n, unix.O_NOFOLLOW)
+		child, err := boxinit.OpenPath(d, n, unix.O_NOFOLLOW)
 		if err != nil {
 			c.skip(full, err.Error()) // it vanished, for example
 			continue
@@ -247,7 +249,7 @@ func (c *collector) file(p *os.File, info *FileInfo, base string, dst *os.Root) 
 		return nil
 	}
 	c.left.TotalBytes -= info.Size
-	f, err := reopen(p, unix.O_RDONLY)
+	f, err := boxinit.Reopen(p, unix.O_RDONLY)
 	if err != nil {
 		c.skip(info.Path, err.Error())
 		return nil

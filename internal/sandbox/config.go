@@ -12,6 +12,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
+	"github.com/bodycam-dev/bodycam/internal/sandbox/seccomp"
 )
 
 // Config says what a box is.
@@ -69,6 +72,16 @@ type Limits struct {
 	Inodes      uint64  // default one million
 	OutputBytes uint64  // of each of a command's output streams; what comes after is counted and dropped; default 1 GiB
 }
+
+// Seccomp names the filter of a box's commands: see package seccomp.
+type Seccomp = seccomp.Mode
+
+// The modes of Seccomp.
+const (
+	SeccompStrict  = seccomp.Strict
+	SeccompObserve = seccomp.Observe
+	SeccompNone    = seccomp.None
+)
 
 // The modes of Network.
 const (
@@ -173,7 +186,7 @@ func (c *Config) fillModes() error {
 	if c.Seccomp == SeccompNone && !c.Unsafe {
 		return errors.New(`seccomp "none" leaves the sensor holes: it needs Unsafe`)
 	}
-	if _, err := seccompFilter(c.Seccomp); err != nil {
+	if _, err := seccomp.Program(c.Seccomp); err != nil {
 		return err
 	}
 	switch c.Network.Mode {
@@ -195,8 +208,8 @@ func (c *Config) fillModes() error {
 		c.Agent = User{Name: "root", Home: "/root"}
 	}
 	if !namePattern.MatchString(c.Agent.Name) || !path.IsAbs(c.Agent.Home) || strings.ContainsAny(c.Agent.Home, ":\n\x00") ||
-		c.Agent.UID >= idsInside || c.Agent.GID >= idsInside {
-		return fmt.Errorf("agent user %+v: want a plain name, an absolute home and ids below %d", c.Agent, idsInside)
+		c.Agent.UID >= boxinit.IDs || c.Agent.GID >= boxinit.IDs {
+		return fmt.Errorf("agent user %+v: want a plain name, an absolute home and ids below %d", c.Agent, boxinit.IDs)
 	}
 	return nil
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // CopyOpts says how CopyIn leaves what it copied.
@@ -66,7 +68,7 @@ func (b *Box) copyIn(ctx context.Context, hostPath, boxPath string, o CopyOpts) 
 		})
 	}
 	if !st.Mode().IsRegular() && st.Mode()&fs.ModeSymlink == 0 {
-		return errNotRegular
+		return boxinit.ErrNotRegular
 	}
 	if dst == "/" {
 		return errors.New("a file can't replace the root directory")
@@ -127,7 +129,7 @@ func (b *Box) sendTar(ctx context.Context, dir string, o CopyOpts, write func(*t
 	if err != nil {
 		return err
 	}
-	req := &unpackReq{Dir: dir, UID: int(u.UID), GID: int(u.GID), Replace: o.Replace}
+	req := &boxinit.Unpack{Dir: dir, UID: int(u.UID), GID: int(u.GID), Replace: o.Replace}
 	if b.rootless {
 		req.UID, req.GID = 0, 0 // the only user there is
 	}
@@ -149,7 +151,7 @@ func (b *Box) sendTar(ctx context.Context, dir string, o CopyOpts, write func(*t
 		w.Close()
 		written <- err
 	}()
-	_, err = b.call(ctx, &request{Unpack: req}, r)
+	_, err = b.call(ctx, &boxinit.Request{Unpack: req}, r)
 	r.Close()
 	werr := <-written
 	if errors.Is(werr, unix.EPIPE) && err != nil {

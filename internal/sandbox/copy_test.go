@@ -19,6 +19,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 func TestCopyIn(t *testing.T) {
@@ -129,7 +131,7 @@ func TestCopyInErrors(t *testing.T) {
 	if err := b.CopyIn(t.Context(), big+"-missing", "/tmp/x", CopyOpts{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing source: %v", err)
 	}
-	if err := b.CopyIn(t.Context(), "/dev/zero", "/tmp/x", CopyOpts{}); !errors.Is(err, errNotRegular) {
+	if err := b.CopyIn(t.Context(), "/dev/zero", "/tmp/x", CopyOpts{}); !errors.Is(err, boxinit.ErrNotRegular) {
 		t.Errorf("device: %v", err)
 	}
 	if err := b.Mkdir(t.Context(), "/usr/x", "root", 0o755); !errors.Is(err, unix.EROFS) {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // hostEtcFiles of a host base are copied: facts about how the host's programs find things, nothing about its people.
@@ -34,20 +37,20 @@ const (
 // etc plans the directories that every box has and the files that say who and where it is.
 func (p *planner) etc() error {
 	c := &p.box.cfg
-	agent := dirSpec{Path: c.Agent.Home, Mode: agentMode, UID: int(c.Agent.UID), GID: int(c.Agent.GID)}
+	agent := boxinit.Dir{Path: c.Agent.Home, Mode: agentMode, UID: int(c.Agent.UID), GID: int(c.Agent.GID)}
 	if p.box.rootless {
 		agent.UID, agent.GID = 0, 0
 	}
 	p.setup.Dirs = append(p.setup.Dirs,
-		dirSpec{Path: "/tmp", Mode: 0o1777}, dirSpec{Path: "/var", Mode: 0o755}, dirSpec{Path: "/var/tmp", Mode: 0o1777},
-		dirSpec{Path: "/run", Mode: 0o755}, dirSpec{Path: "/root", Mode: 0o700}, dirSpec{Path: "/etc", Mode: 0o755},
-		dirSpec{Path: "/home", Mode: 0o755}, dirSpec{Path: "/mnt", Mode: 0o755}, dirSpec{Path: "/opt", Mode: 0o755}, agent)
+		boxinit.Dir{Path: "/tmp", Mode: 0o1777}, boxinit.Dir{Path: "/var", Mode: 0o755}, boxinit.Dir{Path: "/var/tmp", Mode: 0o1777},
+		boxinit.Dir{Path: "/run", Mode: 0o755}, boxinit.Dir{Path: "/root", Mode: 0o700}, boxinit.Dir{Path: "/etc", Mode: 0o755},
+		boxinit.Dir{Path: "/home", Mode: 0o755}, boxinit.Dir{Path: "/mnt", Mode: 0o755}, boxinit.Dir{Path: "/opt", Mode: 0o755}, agent)
 	files := map[string][]byte{
 		"/etc/hostname": []byte(c.Hostname + "\n"),
 		"/etc/hosts":    p.hosts(),
 	}
 	if c.Network.Mode == NetProxied {
-		files["/etc/resolv.conf"] = []byte("nameserver " + nameserver4.String() + "\noptions timeout:5 attempts:2\n")
+		files["/etc/resolv.conf"] = []byte("nameserver " + boxinit.Gateway4.String() + "\noptions timeout:5 attempts:2\n")
 	} else {
 		files["/etc/resolv.conf"] = []byte("# this box has no network\n")
 	}
@@ -71,7 +74,7 @@ func (p *planner) etc() error {
 		files[caBundle] = append(bundle, c.ExtraCA...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		p.setup.Files = append(p.setup.Files, fileSpec{name, 0o644, files[name]})
+		p.setup.Files = append(p.setup.Files, boxinit.File{Path: name, Mode: 0o644, Data: files[name]})
 	}
 	return nil
 }
@@ -80,7 +83,7 @@ func (p *planner) hosts() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 	if p.box.cfg.Network.Mode == NetProxied {
-		fmt.Fprintf(&b, "%s\t%s\n", boxAddr4, p.box.cfg.Hostname)
+		fmt.Fprintf(&b, "%s\t%s\n", boxinit.Addr4, p.box.cfg.Hostname)
 	} else {
 		fmt.Fprintf(&b, "127.0.0.1\t%s\n", p.box.cfg.Hostname)
 	}
@@ -111,7 +114,7 @@ func (p *planner) hostEtc(files map[string][]byte) error {
 		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 			continue
 		}
-		if err := p.mount(mountSpec{Target: dir, ReadOnly: true}, dir); err != nil {
+		if err := p.mount(boxinit.Mount{Target: dir, ReadOnly: true}, dir); err != nil {
 			return err
 		}
 	}
@@ -147,8 +150,8 @@ func (p *planner) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	f, err := openInRoot(dir, strings.TrimPrefix(name, "/"))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, errNotRegular) {
+	f, err := boxinit.OpenRegular(dir, strings.TrimPrefix(name, "/"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, boxinit.ErrNotRegular) {
 		return nil, nil
 	}
 	if err != nil {
@@ -178,4 +181,15 @@ func addLine(file []byte, name, line string) []byte {
 		file = append(file, '\n')
 	}
 	return append(file, line...)
+}
+
+func readLimited(r io.Reader, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("larger than %d bytes", limit)
+	}
+	if b == nil {
+		b = []byte{}
+	}
+	return b, err
 }

@@ -7,14 +7,17 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // Resolver is the address of the DNS server in a proxied box's resolv.conf.
-func Resolver() netip.Addr { return gateway4 }
+func Resolver() netip.Addr { return boxinit.Gateway4 }
 
 // Unpack has the box unpack what write produces below boxDir, which is made where it is missing. Names in the archive
 // are relative to boxDir; they, and links on the way, are resolved inside the box.
@@ -29,7 +32,7 @@ func (b *Box) Unpack(ctx context.Context, boxDir string, o CopyOpts, write func(
 // Stat describes a file of the box without reading it; links are followed inside the box. A missing one is
 // fs.ErrNotExist.
 func (b *Box) Stat(boxPath string) (FileInfo, error) {
-	f, err := openPath(b.root, strings.TrimPrefix(path.Clean("/"+boxPath), "/"), 0)
+	f, err := boxinit.OpenPath(b.root, strings.TrimPrefix(path.Clean("/"+boxPath), "/"), 0)
 	if err != nil {
 		return FileInfo{}, err
 	}
@@ -50,4 +53,18 @@ func (b *Box) Stat(boxPath string) (FileInfo, error) {
 		info.Type = TypeSocket
 	}
 	return info, nil
+}
+
+func (b *Box) openFile(name string) (*os.File, error) {
+	return boxinit.OpenRegular(b.root, strings.TrimPrefix(name, "/"))
+}
+
+func (b *Box) stat(name string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	p, err := boxinit.OpenPath(b.root, strings.TrimPrefix(name, "/"), 0)
+	if err != nil {
+		return st, err
+	}
+	defer p.Close()
+	return st, unix.Fstat(int(p.Fd()), &st)
 }

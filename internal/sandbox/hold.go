@@ -5,21 +5,14 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
-
-const holdName = "box-hold" // argv[0] of a process that exists only to keep a user namespace
-
-// hold waits until the recorder closes its standard input.
-func hold() {
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	os.Exit(0)
-}
 
 // ownerMap makes a user namespace for a writable bind: the owner of the host directory is the agent inside, and nobody
 // else is anybody.
@@ -31,7 +24,7 @@ func (b *Box) ownerMap(host string) (*os.File, error) {
 	if st.Uid == 0 || st.Gid == 0 {
 		return nil, fmt.Errorf("bind %s writable: it belongs to root, so a setuid program made inside would be root's outside; give it to another user and group, or copy in and out", host)
 	}
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{holdName}, Env: []string{}, SysProcAttr: &syscall.SysProcAttr{
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{boxinit.HoldName}, Env: []string{}, SysProcAttr: &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: int(st.Uid), HostID: int(b.HostUID(b.cfg.Agent.UID)), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: int(st.Gid), HostID: int(b.HostUID(b.cfg.Agent.GID)), Size: 1}},

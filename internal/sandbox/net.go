@@ -4,14 +4,21 @@ package sandbox
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // netFiles are the sockets that live in the box's network namespace and are held here.
@@ -47,7 +54,7 @@ func (n *netFiles) closers() []io.Closer {
 
 // takeNet turns the sockets that init sent into listeners, and starts forwarding.
 func (b *Box) takeNet(files []*os.File) error {
-	defer closeAll(files)
+	defer boxinit.CloseAll(files)
 	want := len(b.cfg.Network.ForwardPorts)
 	if b.cfg.Network.Mode == NetProxied {
 		want += 3
@@ -93,7 +100,7 @@ func (b *Box) NetListeners() (tcp *net.TCPListener, dns net.PacketConn, dnsTCP n
 
 // DroppedPackets counts packets that wanted to leave a proxied network and were neither TCP nor DNS.
 func (b *Box) DroppedPackets(ctx context.Context) (uint64, error) {
-	a, err := b.call(ctx, &request{Dropped: true})
+	a, err := b.call(ctx, &boxinit.Request{Dropped: true})
 	return a.Count, err
 }
 
@@ -133,4 +140,54 @@ func splice(a, b *net.TCPConn) {
 		})
 	}
 	wg.Wait()
+}
+
+// ErrDirect says that a connection came to the listener because the box named its very address and port: it was going
+// nowhere else, and must not be passed on.
+var ErrDirect = errors.New("a connection straight to the recorder's listener")
+
+// OriginalDst is where a connection accepted from NetListeners was really going, or ErrDirect.
+func OriginalDst(c *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	local, ok := c.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}, fmt.Errorf("original destination: local address %v", c.LocalAddr())
+	}
+	var dst netip.AddrPort
+	var serr error
+	err = raw.Control(func(fd uintptr) {
+		if local.IP.To4() != nil {
+			var m *unix.IPv6Mreq // as large as the sockaddr_in that is wanted
+			if m, serr = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); serr == nil {
+				b := m.Multiaddr
+				dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
+			}
+			return
+		}
+		var i *unix.IPv6MTUInfo // starts with a sockaddr_in6
+		if i, serr = unix.GetsockoptIPv6MTUInfo(int(fd), unix.SOL_IPV6, unix.SO_ORIGINAL_DST); serr == nil {
+			dst = netip.AddrPortFrom(netip.AddrFrom16(i.Addr.Addr), ntohs(i.Addr.Port))
+		}
+	})
+	if err == nil {
+		err = serr
+	}
+	own := netip.AddrPortFrom(local.AddrPort().Addr().Unmap(), uint16(local.Port))
+	if errors.Is(err, syscall.ENOENT) || err == nil && dst == own { // there was no translation
+		return netip.AddrPort{}, ErrDirect
+	}
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("original destination of %s: %w", strconv.Quote(c.RemoteAddr().String()), err)
+	}
+	return dst, nil
+}
+
+// ntohs turns around a port as the kernel stores it.
+func ntohs(p uint16) uint16 {
+	var b [2]byte
+	binary.NativeEndian.PutUint16(b[:], p)
+	return binary.BigEndian.Uint16(b[:])
 }

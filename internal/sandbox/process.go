@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
 )
 
 // Cmd is a command to run in a box.
@@ -68,7 +70,7 @@ type Process struct {
 	pid   int
 	pidfd *os.File
 	done  chan struct{}
-	exit  *exitMsg
+	exit  *boxinit.Exit
 	out   []*outPipe
 
 	once   sync.Once
@@ -84,9 +86,9 @@ func (b *Box) Start(ctx context.Context, c Cmd) (*Process, error) {
 	}
 	p := &Process{box: b, done: make(chan struct{})}
 	var theirs, ours []*os.File
-	defer func() { closeAll(theirs) }()
+	defer func() { boxinit.CloseAll(theirs) }()
 	fail := func(err error) (*Process, error) {
-		closeAll(ours)
+		boxinit.CloseAll(ours)
 		return nil, fmt.Errorf("sandbox %s: %w", b.cfg.ID, err)
 	}
 	var stdin *os.File
@@ -132,19 +134,19 @@ func (b *Box) Start(ctx context.Context, c Cmd) (*Process, error) {
 }
 
 // launch has init start the command, and its tracer attach to it meanwhile.
-func (b *Box) launch(ctx context.Context, p *Process, c *Cmd, req *startReq, files []*os.File) error {
+func (b *Box) launch(ctx context.Context, p *Process, c *Cmd, req *boxinit.Start, files []*os.File) error {
 	ch := make(chan answer, 2)
 	id := b.reserve(ch, p)
-	a, err := b.finish(ctx, id, ch, &request{Start: req}, files)
+	a, err := b.finish(ctx, id, ch, &boxinit.Request{Start: req}, files)
 	if err == nil && a.Stopped {
 		err = b.attach(a, c.Attach)
-		closeAll(a.files)
+		boxinit.CloseAll(a.files)
 		var late error
 		// A command killed for want of a tracer has started nevertheless, and its end follows.
 		if a, late = b.await(ctx, id, ch); late != nil {
 			err = errors.Join(err, late)
 		} else if err != nil {
-			closeAll(a.files)
+			boxinit.CloseAll(a.files)
 		}
 	}
 	if err != nil {
@@ -152,7 +154,7 @@ func (b *Box) launch(ctx context.Context, p *Process, c *Cmd, req *startReq, fil
 		return err
 	}
 	if len(a.files) != 1 {
-		closeAll(a.files)
+		boxinit.CloseAll(a.files)
 		return errors.New("init sent no pidfd")
 	}
 	p.pidfd = a.files[0]
@@ -174,11 +176,11 @@ func (b *Box) attach(a answer, attach func(pid int) error) error {
 	return nil
 }
 
-func (b *Box) startRequest(c Cmd) (*startReq, error) {
+func (b *Box) startRequest(c Cmd) (*boxinit.Start, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("command without arguments")
 	}
-	r := &startReq{Group: c.Group, Seccomp: c.Seccomp, Rootless: b.rootless, Stop: c.Attach != nil, Filter: c.Filter,
+	r := &boxinit.Start{Group: c.Group, Seccomp: c.Seccomp, Rootless: b.rootless, Stop: c.Attach != nil, Filter: c.Filter,
 		Stdin: c.Stdin != nil, Stdout: c.Stdout != nil, Stderr: c.Stderr != nil}
 	if len(c.Filter) > unix.BPF_MAXINSNS {
 		return nil, fmt.Errorf("seccomp filter of %d instructions: the kernel takes at most %d", len(c.Filter), unix.BPF_MAXINSNS)
@@ -232,8 +234,8 @@ func (b *Box) lookup(name string) (User, error) {
 		return root, nil
 	}
 	uid, gid, numeric := numericUser(name)
-	if numeric && (uid >= idsInside || gid >= idsInside) {
-		return User{}, fmt.Errorf("user %q: the box has ids below %d", name, idsInside)
+	if numeric && (uid >= boxinit.IDs || gid >= boxinit.IDs) {
+		return User{}, fmt.Errorf("user %q: the box has ids below %d", name, boxinit.IDs)
 	}
 	switch {
 	case numeric && uid == b.cfg.Agent.UID && gid == b.cfg.Agent.GID:
@@ -278,7 +280,7 @@ func findUser(r io.Reader, name string) (User, bool) {
 		}
 		uid, err1 := strconv.ParseUint(f[2], 10, 32)
 		gid, err2 := strconv.ParseUint(f[3], 10, 32)
-		if err1 != nil || err2 != nil || uid >= idsInside || gid >= idsInside || !path.IsAbs(f[5]) {
+		if err1 != nil || err2 != nil || uid >= boxinit.IDs || gid >= boxinit.IDs || !path.IsAbs(f[5]) {
 			return User{}, false
 		}
 		return User{Name: name, UID: uint32(uid), GID: uint32(gid), Home: f[5]}, true
@@ -329,7 +331,7 @@ func (p *Process) Kill() error { return p.Signal(unix.SIGKILL) }
 // Done is closed when the command's first process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-func (p *Process) ended(m *exitMsg) {
+func (p *Process) ended(m *boxinit.Exit) {
 	p.exit = m
 	close(p.done)
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package boxinit
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
-	"syscall"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -22,13 +20,13 @@ import (
 // Everything in this file runs in the box's init, inside the box's own network namespace, whose rules no command can
 // change: they hold no power over the user namespace that owns it.
 
-// The box's addresses. Nothing but the box itself ever sees them.
+// Addr4 and Gateway4 are the box's address and that of its name server, which any address would do for, since all of
+// port 53 is redirected. Nothing but the box itself ever sees them.
 var (
-	boxAddr4    = netip.MustParseAddr("10.203.0.2")
-	gateway4    = netip.MustParseAddr("10.203.0.1")
-	boxAddr6    = netip.MustParseAddr("fd62:6f64:7963::2")
-	gateway6    = netip.MustParseAddr("fd62:6f64:7963::1")
-	nameserver4 = gateway4 // in resolv.conf; any address would do, since all of port 53 is redirected
+	Addr4    = netip.MustParseAddr("10.203.0.2")
+	Gateway4 = netip.MustParseAddr("10.203.0.1")
+	boxAddr6 = netip.MustParseAddr("fd62:6f64:7963::2")
+	gateway6 = netip.MustParseAddr("fd62:6f64:7963::1")
 )
 
 const (
@@ -41,7 +39,7 @@ type boxNet struct{ table *nftables.Table }
 
 // setupNet brings up loopback and, in a proxied network, an interface that leads nowhere, with rules that turn every
 // connection to one of our listeners. It returns those, then one listener for each forwarded port.
-func setupNet(s *setupReq) (*boxNet, []*os.File, []string, error) {
+func setupNet(s *Setup) (*boxNet, []*os.File, []string, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return nil, nil, nil, err
@@ -60,7 +58,7 @@ func setupNet(s *setupReq) (*boxNet, []*os.File, []string, error) {
 	for _, p := range s.Forward {
 		f, err := listenTCP(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p))
 		if err != nil {
-			closeAll(files)
+			CloseAll(files)
 			return nil, nil, nil, fmt.Errorf("forward port %d: %w", p, err)
 		}
 		files = append(files, f)
@@ -76,7 +74,7 @@ func setupProxied() (n *boxNet, files []*os.File, notes []string, err error) {
 	}
 	defer func() {
 		if err != nil {
-			closeAll(files)
+			CloseAll(files)
 		}
 	}()
 	n, err = redirect(ports)
@@ -87,7 +85,7 @@ func setupProxied() (n *boxNet, files []*os.File, notes []string, err error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if err := addAddress(link, boxAddr4, gateway4, 24); err != nil {
+	if err := addAddress(link, Addr4, Gateway4, 24); err != nil {
 		return nil, nil, nil, err
 	}
 	if err := addAddress(link, boxAddr6, gateway6, 64); err != nil {
@@ -153,13 +151,13 @@ func proxyListeners() ([]*os.File, [3]uint16, error) {
 			f, err = listenTCP(any)
 		}
 		if err != nil {
-			closeAll(files)
+			CloseAll(files)
 			return nil, ports, err
 		}
 		files = append(files, f)
 		sa, err := unix.Getsockname(int(f.Fd()))
 		if err != nil {
-			closeAll(files)
+			CloseAll(files)
 			return nil, ports, err
 		}
 		switch sa := sa.(type) {
@@ -210,7 +208,7 @@ func redirect(ports [3]uint16) (*boxNet, error) {
 		c.AddRule(&nftables.Rule{Table: t, Chain: ch, Exprs: all})
 	}
 	rule(out, isLocal(), verdict(expr.VerdictReturn))
-	for _, a := range []netip.Addr{boxAddr4, boxAddr6} {
+	for _, a := range []netip.Addr{Addr4, boxAddr6} {
 		rule(out, isFamily(a), isProto(unix.IPPROTO_UDP), isPort(53), turnTo(a, ports[1]))
 		rule(out, isFamily(a), isProto(unix.IPPROTO_TCP), isPort(53), turnTo(a, ports[2]))
 		rule(out, isFamily(a), isProto(unix.IPPROTO_TCP), turnTo(a, ports[0]))
@@ -289,52 +287,4 @@ func (n *boxNet) dropped() (uint64, error) {
 		return 0, errors.New("read counter: the kernel answered with something else")
 	}
 	return counter.Packets, nil
-}
-
-// ErrDirect says that a connection came to the listener because the box named its very address and port: it was going
-// nowhere else, and must not be passed on.
-var ErrDirect = errors.New("a connection straight to the recorder's listener")
-
-// OriginalDst is where a connection accepted from NetListeners was really going, or ErrDirect.
-func OriginalDst(c *net.TCPConn) (netip.AddrPort, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	local, ok := c.LocalAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}, fmt.Errorf("original destination: local address %v", c.LocalAddr())
-	}
-	var dst netip.AddrPort
-	var serr error
-	err = raw.Control(func(fd uintptr) {
-		if local.IP.To4() != nil {
-			var m *unix.IPv6Mreq // as large as the sockaddr_in that is wanted
-			if m, serr = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); serr == nil {
-				b := m.Multiaddr
-				dst = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
-			}
-			return
-		}
-		var i *unix.IPv6MTUInfo // starts with a sockaddr_in6
-		if i, serr = unix.GetsockoptIPv6MTUInfo(int(fd), unix.SOL_IPV6, unix.SO_ORIGINAL_DST); serr == nil {
-			dst = netip.AddrPortFrom(netip.AddrFrom16(i.Addr.Addr), ntohs(i.Addr.Port))
-		}
-	})
-	if err == nil {
-		err = serr
-	}
-	own := netip.AddrPortFrom(local.AddrPort().Addr().Unmap(), uint16(local.Port))
-	if errors.Is(err, syscall.ENOENT) || err == nil && dst == own { // there was no translation
-		return netip.AddrPort{}, ErrDirect
-	}
-	if err != nil {
-		return netip.AddrPort{}, fmt.Errorf("original destination of %s: %w", strconv.Quote(c.RemoteAddr().String()), err)
-	}
-	return dst, nil
-}
-
-func ntohs(p uint16) uint16 {
-	b := binaryutil.NativeEndian.PutUint16(p)
-	return uint16(b[0])<<8 | uint16(b[1])
 }

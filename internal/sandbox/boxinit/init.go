@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package boxinit
 
 import (
 	"archive/tar"
@@ -20,25 +20,32 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/seccomp"
 )
 
 const (
-	initName = "box-init" // argv[0] of a box's init, all that the box sees of it
-	initFD   = 3          // its socket to the recorder
+	// Name is argv[0] of a box's init, all that the box sees of it.
+	Name = "box-init"
+	// HoldName is argv[0] of a process that only keeps a user namespace, until its standard input ends.
+	HoldName = "box-hold"
 
-	// idsInside is how many user and group ids a box has. Init itself runs under the id after the last, which the
-	// namespace of the commands doesn't map: not even root inside has the same user as init.
-	idsInside = 65536
-	initUID   = idsInside
+	initFD = 3 // init's socket to the recorder
+
+	// IDs is how many user and group ids a box has.
+	IDs = 65536
+	// UID is init's own user and group: the id after the last, which the namespace of the commands doesn't map. Not
+	// even root inside has the same user as init.
+	UID = IDs
 )
 
-// Init turns this process into the init of a box if the recorder started it as one, and then never returns. Call it
-// first in main, and in TestMain of tests that make boxes.
-func Init() {
-	if len(os.Args) == 1 && os.Args[0] == holdName {
-		hold()
+// Main turns this process into the init of a box if the recorder started it as one, and then never returns.
+func Main() {
+	if len(os.Args) == 1 && os.Args[0] == HoldName {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
 	}
-	if len(os.Args) != 1 || os.Args[0] != initName {
+	if len(os.Args) != 1 || os.Args[0] != Name {
 		return
 	}
 	var st unix.Stat_t
@@ -84,10 +91,10 @@ func (b *boxInit) run() error {
 	signal.Notify(chld, unix.SIGCHLD)
 	go b.reap(chld)
 	for {
-		var r request
-		files, err := recvFrame(b.conn, &r)
+		var r Request
+		files, err := Recv(b.conn, &r)
 		if err != nil {
-			closeAll(files)
+			CloseAll(files)
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -110,8 +117,8 @@ func ignorable() []os.Signal {
 	return out
 }
 
-func (b *boxInit) handle(r *request, files []*os.File) {
-	out := reply{ID: r.ID}
+func (b *boxInit) handle(r *Request, files []*os.File) {
+	out := Reply{ID: r.ID}
 	var fds []*os.File
 	var err error
 	switch {
@@ -119,7 +126,7 @@ func (b *boxInit) handle(r *request, files []*os.File) {
 		out.Notes, fds, err = b.setup(r.Setup, files)
 	case r.Start != nil:
 		out.Pid, fds, err = b.start(r.ID, r.Start, files)
-		closeAll(files)
+		CloseAll(files)
 	case r.Unpack != nil:
 		if len(files) != 1 {
 			err = errors.New("unpack message without its stream")
@@ -127,9 +134,9 @@ func (b *boxInit) handle(r *request, files []*os.File) {
 		}
 		go func() { // its data may come slowly, and needs nothing of this thread
 			defer files[0].Close()
-			out := reply{ID: r.ID}
+			out := Reply{ID: r.ID}
 			fillError(&out, unpack(r.Unpack, files[0]))
-			b.reply(&out)
+			b.tell(&out)
 		}()
 		return
 	case r.Dropped:
@@ -138,14 +145,14 @@ func (b *boxInit) handle(r *request, files []*os.File) {
 		b.killGroup(r.KillTree)
 	default:
 		err = errors.New("unknown request")
-		closeAll(files)
+		CloseAll(files)
 	}
 	fillError(&out, err)
-	b.reply(&out, fds...)
-	closeAll(fds)
+	b.tell(&out, fds...)
+	CloseAll(fds)
 }
 
-func fillError(out *reply, err error) {
+func fillError(out *Reply, err error) {
 	if err == nil {
 		return
 	}
@@ -156,20 +163,23 @@ func fillError(out *reply, err error) {
 	}
 }
 
-func (b *boxInit) reply(out *reply, files ...*os.File) {
+func (b *boxInit) tell(out *Reply, files ...*os.File) {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
 	}
 	b.send.Lock()
 	defer b.send.Unlock()
-	_ = sendFrame(b.conn, out, fds...) // a dead recorder shows as EOF in run
+	_ = Send(b.conn, out, fds...) // a dead recorder shows as EOF in run
 }
 
 // setup builds the box. Its files are the mounts; it returns the root directory, and what listens for the recorder.
-func (b *boxInit) setup(s *setupReq, files []*os.File) (notes []string, fds []*os.File, err error) {
-	mounts := files[:min(len(files), len(files)-s.V1*len(groups))]
-	for i, g := range groups { // these work while the rest is built
+func (b *boxInit) setup(s *Setup, files []*os.File) (notes []string, fds []*os.File, err error) {
+	if s.V1 < 0 || len(files) < s.V1*len(s.Groups) {
+		return nil, nil, errors.New("setup message with too few files")
+	}
+	mounts := files[:len(files)-s.V1*len(s.Groups)]
+	for i, g := range s.Groups { // these work while the rest is built
 		b.forkers[g] = startForker(files[len(mounts)+i*s.V1:][:s.V1])
 	}
 	if err := buildRoot(s, mounts); err != nil {
@@ -211,7 +221,7 @@ func (b *boxInit) reap(chld <-chan os.Signal) {
 			delete(b.groups, pid)
 			b.mu.Unlock()
 			if ours {
-				b.reply(&reply{ID: id, Exit: &exitMsg{Status: uint32(ws), UserUS: ru.Utime.Nano() / 1000,
+				b.tell(&Reply{ID: id, Exit: &Exit{Status: uint32(ws), UserUS: ru.Utime.Nano() / 1000,
 					SysUS: ru.Stime.Nano() / 1000, MaxRSSKiB: ru.Maxrss}})
 			}
 		}
@@ -243,7 +253,7 @@ func startForker(v1 []*os.File) *forker {
 	go func() {
 		runtime.LockOSThread()
 		f.err = f.join(v1)
-		closeAll(v1)
+		CloseAll(v1)
 		close(f.ready)
 		for job := range f.jobs {
 			job()
@@ -286,13 +296,13 @@ const (
 	observeCaps = rootCaps | 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_NET_RAW
 )
 
-func (b *boxInit) start(id uint64, s *startReq, files []*os.File) (int, []*os.File, error) {
+func (b *boxInit) start(id uint64, s *Start, files []*os.File) (int, []*os.File, error) {
 	c, null, err := prepareChild(s, files)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer null.Close()
-	c.stopped = func(pid int, pidfd *os.File) { b.reply(&reply{ID: id, Pid: pid, Stopped: true}, pidfd) }
+	c.stopped = func(pid int, pidfd *os.File) { b.tell(&Reply{ID: id, Pid: pid, Stopped: true}, pidfd) }
 	// Under the lock, so that reap can't see the child's end before its start is known. When memory runs out, commands
 	// go before init.
 	b.mu.Lock()
@@ -316,7 +326,7 @@ func (b *boxInit) start(id uint64, s *startReq, files []*os.File) (int, []*os.Fi
 	return pid, []*os.File{pidfd}, nil
 }
 
-func prepareChild(s *startReq, files []*os.File) (*child, *os.File, error) {
+func prepareChild(s *Start, files []*os.File) (*child, *os.File, error) {
 	want := 0
 	for _, on := range []bool{s.Stdin, s.Stdout, s.Stderr, s.Cgroup} {
 		if on {
@@ -338,7 +348,7 @@ func prepareChild(s *startReq, files []*os.File) (*child, *os.File, error) {
 		}
 	}
 	c.clone.Flags = unix.CLONE_NEWUSER | unix.CLONE_NEWCGROUP
-	if s.Seccomp == SeccompObserve {
+	if s.Seccomp == seccomp.Observe {
 		c.clone.Flags |= unix.CLONE_NEWNS // one that its root may mount in
 	}
 	if s.Cgroup {
@@ -347,11 +357,11 @@ func prepareChild(s *startReq, files []*os.File) (*child, *os.File, error) {
 	}
 	if s.UID == 0 {
 		c.keep = rootCaps
-		if s.Seccomp == SeccompObserve {
+		if s.Seccomp == seccomp.Observe {
 			c.keep = observeCaps
 		}
 	}
-	prog, err := seccompFilter(s.Seccomp)
+	prog, err := seccomp.Program(s.Seccomp)
 	if err != nil {
 		null.Close()
 		return nil, nil, err
@@ -378,7 +388,7 @@ func prepareChild(s *startReq, files []*os.File) (*child, *os.File, error) {
 	return c, null, nil
 }
 
-func (c *child) setStrings(s *startReq) error {
+func (c *child) setStrings(s *Start) error {
 	var err error
 	ptr := func(b []byte) *byte {
 		p, e := unix.BytePtrFromString(string(b))
@@ -432,9 +442,9 @@ func candidates(name string, env [][]byte) []string {
 }
 
 // writeMaps maps the ids of a command's own user namespace to those of the box.
-func writeMaps(pid int, s *startReq) error {
+func writeMaps(pid int, s *Start) error {
 	dir := "/proc/" + strconv.Itoa(pid) + "/"
-	uids, gids := "0 0 "+strconv.Itoa(idsInside), "0 0 "+strconv.Itoa(idsInside)
+	uids, gids := "0 0 "+strconv.Itoa(IDs), "0 0 "+strconv.Itoa(IDs)
 	if s.Rootless {
 		uids = strconv.Itoa(int(s.UID)) + " 0 1"
 		gids = strconv.Itoa(int(s.GID)) + " 0 1"
@@ -446,7 +456,7 @@ func writeMaps(pid int, s *startReq) error {
 }
 
 // explainStart adds what the errno alone doesn't say.
-func explainStart(s *startReq, err error) error {
+func explainStart(s *Start, err error) error {
 	var se *spawnError
 	if !errors.As(err, &se) {
 		return err
@@ -494,7 +504,7 @@ func missingInterpreter(p string) string {
 }
 
 // unpack extracts a tar stream below a directory of the box.
-func unpack(u *unpackReq, stream *os.File) error {
+func unpack(u *Unpack, stream *os.File) error {
 	if u.Replace {
 		if err := os.RemoveAll(u.Dir); err != nil {
 			return err
@@ -506,13 +516,13 @@ func unpack(u *unpackReq, stream *os.File) error {
 		return err
 	}
 	defer top.Close()
-	dir, err := openPath(top, u.Dir, unix.O_DIRECTORY)
+	dir, err := OpenPath(top, u.Dir, unix.O_DIRECTORY)
 	if errors.Is(err, fs.ErrNotExist) {
-		owner := dirSpec{Path: u.Dir, Mode: 0o755, UID: max(u.UID, 0), GID: max(u.GID, 0)}
+		owner := Dir{Path: u.Dir, Mode: 0o755, UID: max(u.UID, 0), GID: max(u.GID, 0)}
 		if err := ensureDir(owner); err != nil {
 			return err
 		}
-		dir, err = openPath(top, u.Dir, unix.O_DIRECTORY)
+		dir, err = OpenPath(top, u.Dir, unix.O_DIRECTORY)
 	}
 	if err != nil {
 		return err
@@ -523,7 +533,7 @@ func unpack(u *unpackReq, stream *os.File) error {
 		return err
 	}
 	defer root.Close()
-	return extract(root, tar.NewReader(bufio.NewReaderSize(stream, 1<<16)), func(h *tar.Header) (int, int) {
+	return Extract(root, tar.NewReader(bufio.NewReaderSize(stream, 1<<16)), func(h *tar.Header) (int, int) {
 		if u.UID >= 0 {
 			return u.UID, u.GID
 		}

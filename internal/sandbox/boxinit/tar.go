@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package boxinit
 
 import (
 	"archive/tar"
@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// extract unpacks a tar stream below root and never outside it. Devices and fifos are left out: a box has its own /dev.
+// Extract unpacks a tar stream below root and never outside it. Devices and fifos are left out: a box has its own /dev.
 // owner maps an entry to its owner; nil leaves everything to the caller's user.
-func extract(root *os.Root, r *tar.Reader, owner func(*tar.Header) (uid, gid int)) error {
+func Extract(root *os.Root, r *tar.Reader, owner func(*tar.Header) (uid, gid int)) error {
 	type dirTime struct {
 		name string
 		mode fs.FileMode

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package boxinit
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ import (
 const staging = "/tmp"
 
 // buildRoot assembles the root file system and moves into it.
-func buildRoot(s *setupReq, mounts []*os.File) error {
+func buildRoot(s *Setup, mounts []*os.File) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -72,7 +72,7 @@ func buildRoot(s *setupReq, mounts []*os.File) error {
 }
 
 // takePieces opens every mount that init has to clone itself, while the host's paths are still there.
-func takePieces(s *setupReq, mounts []*os.File) ([]*os.File, error) {
+func takePieces(s *Setup, mounts []*os.File) ([]*os.File, error) {
 	pieces := make([]*os.File, len(s.Mounts))
 	for i, m := range s.Mounts {
 		if m.Source == "" {
@@ -82,7 +82,7 @@ func takePieces(s *setupReq, mounts []*os.File) ([]*os.File, error) {
 			pieces[i], mounts = mounts[0], mounts[1:]
 			continue
 		}
-		f, err := cloneMount(m.Source, m.ReadOnly || m.Overlay, nil)
+		f, err := CloneMount(m.Source, m.ReadOnly || m.Overlay, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -91,9 +91,9 @@ func takePieces(s *setupReq, mounts []*os.File) ([]*os.File, error) {
 	return pieces, nil
 }
 
-// cloneMount makes a detached mount of one host path, without setuid bits and devices. With a user namespace the owners
+// CloneMount makes a detached mount of one host path, without setuid bits and devices. With a user namespace the owners
 // are shifted into it.
-func cloneMount(host string, readOnly bool, userns *os.File) (*os.File, error) {
+func CloneMount(host string, readOnly bool, userns *os.File) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, host, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("bind %s: %w", host, err)
@@ -116,7 +116,7 @@ func cloneMount(host string, readOnly bool, userns *os.File) (*os.File, error) {
 
 // attach puts a detached mount at target, under an overlay if asked.
 // disk is where the box's disk is to be found: before pivot_root by its name, afterwards below the old root.
-func attach(m mountSpec, n int, piece *os.File, target, disk string) error {
+func attach(m Mount, n int, piece *os.File, target, disk string) error {
 	where := target
 	if m.Overlay {
 		where = disk + "/lower" + strconv.Itoa(n)
@@ -145,7 +145,7 @@ func attach(m mountSpec, n int, piece *os.File, target, disk string) error {
 }
 
 // fillRoot runs with the new root as "/" and the old one as ".".
-func fillRoot(s *setupReq, pieces []*os.File) error {
+func fillRoot(s *Setup, pieces []*os.File) error {
 	for _, d := range s.Dirs {
 		if err := ensureDir(d); err != nil {
 			return err
@@ -157,7 +157,7 @@ func fillRoot(s *setupReq, pieces []*os.File) error {
 		}
 	}
 	for _, d := range []string{"/proc", "/dev", "/sys"} {
-		if err := ensureDir(dirSpec{Path: d, Mode: 0o555}); err != nil {
+		if err := ensureDir(Dir{Path: d, Mode: 0o555}); err != nil {
 			return err
 		}
 	}
@@ -205,7 +205,7 @@ func makeDir(p string, mode uint32, uid, gid int) error {
 }
 
 // ensureDir makes d and its parents. A directory that exists keeps its owner and mode.
-func ensureDir(d dirSpec) error {
+func ensureDir(d Dir) error {
 	if st, err := os.Stat(d.Path); err == nil {
 		if !st.IsDir() {
 			return fmt.Errorf("%s is not a directory in the base", d.Path)
@@ -213,7 +213,7 @@ func ensureDir(d dirSpec) error {
 		return nil
 	}
 	if parent := path.Dir(d.Path); parent != "/" {
-		if err := ensureDir(dirSpec{Path: parent, Mode: 0o755}); err != nil {
+		if err := ensureDir(Dir{Path: parent, Mode: 0o755}); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func makeTarget(target string, piece *os.File) error {
 		return err
 	}
 	if st.IsDir() {
-		return ensureDir(dirSpec{Path: target, Mode: 0o755})
+		return ensureDir(Dir{Path: target, Mode: 0o755})
 	}
 	if have, err := os.Stat(target); err == nil {
 		if have.IsDir() {
@@ -235,16 +235,16 @@ func makeTarget(target string, piece *os.File) error {
 		}
 		return nil
 	}
-	if err := ensureDir(dirSpec{Path: path.Dir(target), Mode: 0o755}); err != nil {
+	if err := ensureDir(Dir{Path: path.Dir(target), Mode: 0o755}); err != nil {
 		return err
 	}
-	return placeFile(fileSpec{Path: target, Mode: 0o644})
+	return placeFile(File{Path: target, Mode: 0o644})
 }
 
 // placeFile writes a file that belongs to root inside, in place of what the base has there. On a read-only mount it is
 // laid over the existing file.
-func placeFile(f fileSpec) error {
-	if err := ensureDir(dirSpec{Path: path.Dir(f.Path), Mode: 0o755}); err != nil {
+func placeFile(f File) error {
+	if err := ensureDir(Dir{Path: path.Dir(f.Path), Mode: 0o755}); err != nil {
 		return err
 	}
 	err := writeNew(f.Path, f)
@@ -261,7 +261,7 @@ func placeFile(f fileSpec) error {
 	return remount(f.Path, true)
 }
 
-func writeNew(p string, f fileSpec) error {
+func writeNew(p string, f File) error {
 	if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -343,20 +343,20 @@ func mountDev(rootless bool) error {
 	}
 	for _, n := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		p := "/dev/" + n
-		if err := writeNew(p, fileSpec{Path: p, Mode: 0o666}); err != nil {
+		if err := writeNew(p, File{Path: p, Mode: 0o666}); err != nil {
 			return err
 		}
 		if err := unix.Mount("."+p, p, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("bind %s: %w", p, err)
 		}
 	}
-	for _, l := range []linkSpec{{"/dev/fd", "/proc/self/fd"}, {"/dev/stdin", "/proc/self/fd/0"}, {"/dev/stdout", "/proc/self/fd/1"},
+	for _, l := range []Link{{"/dev/fd", "/proc/self/fd"}, {"/dev/stdin", "/proc/self/fd/0"}, {"/dev/stdout", "/proc/self/fd/1"},
 		{"/dev/stderr", "/proc/self/fd/2"}, {"/dev/ptmx", "pts/ptmx"}} {
 		if err := os.Symlink(l.To, l.Path); err != nil {
 			return err
 		}
 	}
-	for _, d := range []dirSpec{{Path: "/dev/pts", Mode: 0o755}, {Path: "/dev/shm", Mode: 0o1777}} {
+	for _, d := range []Dir{{Path: "/dev/pts", Mode: 0o755}, {Path: "/dev/shm", Mode: 0o1777}} {
 		if err := makeDir(d.Path, d.Mode, 0, 0); err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package boxinit
 
 import (
 	"encoding/binary"
@@ -12,62 +12,70 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-)
 
-// The recorder and a box's init talk over one unix stream socket. A frame is a 32-bit big-endian length and a JSON
-// object; file descriptors travel with the first byte of the frame. Strings that may hold any byte are []byte.
+	"github.com/bodycam-dev/bodycam/internal/sandbox/seccomp"
+)
 
 const (
 	maxFrame = 32 << 20 // holds an argv and environment of any size the kernel takes
 	maxFDs   = 64
 )
 
-type request struct {
+// Request is what the recorder asks of init. One of the fields after ID is set.
+type Request struct {
 	ID       uint64
-	Setup    *setupReq  `json:",omitempty"`
-	Start    *startReq  `json:",omitempty"`
-	Unpack   *unpackReq `json:",omitempty"`
-	Dropped  bool       `json:",omitempty"`
-	KillTree string     `json:",omitempty"` // group, when there is no cgroup to kill
+	Setup    *Setup  `json:",omitempty"`
+	Start    *Start  `json:",omitempty"`
+	Unpack   *Unpack `json:",omitempty"`
+	Dropped  bool    `json:",omitempty"`
+	KillTree string  `json:",omitempty"` // group, when there is no cgroup to kill
 }
 
-type setupReq struct {
+// Setup says how to build the box; it is the first request. Its files are the mounts, then what V1 counts; its answer
+// brings the root directory, and the sockets of the network.
+type Setup struct {
 	Hostname  string
 	DiskBytes uint64
 	Inodes    uint64
 	Rootless  bool
-	Mounts    []mountSpec
-	Dirs      []dirSpec
-	Links     []linkSpec
-	Files     []fileSpec
+	Mounts    []Mount
+	Dirs      []Dir
+	Links     []Link
+	Files     []File
 	Proxied   bool
 	Forward   []uint16
+	Groups    []string
 	V1        int // after the mounts, that many "tasks" files of version 1 for each group
 }
 
-// mountSpec puts one piece of the host into the box. Without Source the next file descriptor of the frame is the mount.
-type mountSpec struct {
+// Mount puts one piece of the host into the box. Without Source the next file descriptor of the frame is the mount.
+type Mount struct {
 	Source   string
 	Target   string // "/" is the base
 	ReadOnly bool
 	Overlay  bool // writes go to the box's own disk
 }
 
-type dirSpec struct {
+// Dir is a directory to make where it is missing, with its parents.
+type Dir struct {
 	Path     string
 	Mode     uint32
 	UID, GID int
 }
 
-type linkSpec struct{ Path, To string }
+// Link is a symbolic link to make.
+type Link struct{ Path, To string }
 
-type fileSpec struct {
+// File is a file of root's to write, in place of what the base has there.
+type File struct {
 	Path string
 	Mode uint32
 	Data []byte
 }
 
-type startReq struct {
+// Start runs a command. Its files are the standard streams that it names, then the cgroup; its answer brings a pidfd,
+// and its end follows as an Exit with the same ID.
+type Start struct {
 	Argv, Env     [][]byte
 	Dir           []byte
 	UID, GID      uint32
@@ -76,37 +84,40 @@ type startReq struct {
 	Stdin, Stdout bool
 	Stderr        bool
 	Cgroup        bool // a cgroup v2 directory follows the standard streams
-	Seccomp       Seccomp
+	Seccomp       seccomp.Mode
 	Rootless      bool
 	Stop          bool              // stop before Filter and exec
 	Filter        []unix.SockFilter // installed last
 }
 
-type unpackReq struct {
+// Unpack extracts the tar stream of its one file, a pipe, below a directory.
+type Unpack struct {
 	Dir      string
 	UID, GID int // owner of everything; -1 keeps the archive's
 	Replace  bool
 }
 
-type reply struct {
+// Reply is what init tells: the answer to the request of that ID, or the end of the command it started.
+type Reply struct {
 	ID    uint64
 	Err   string `json:",omitempty"`
 	Errno int    `json:",omitempty"`
 	Pid   int    `json:",omitempty"`
 	Count uint64 `json:",omitempty"`
 	Notes []string
-	Exit  *exitMsg `json:",omitempty"`
+	Exit  *Exit `json:",omitempty"`
 	// Stopped comes with the pidfd of a command that waits for a tracer, before the answer to its start.
 	Stopped bool `json:",omitempty"`
 }
 
-// exitMsg says that the process started by request ID has ended.
-type exitMsg struct {
+// Exit says that the process started by request ID has ended.
+type Exit struct {
 	Status                   uint32
 	UserUS, SysUS, MaxRSSKiB int64
 }
 
-func sendFrame(c *net.UnixConn, v any, fds ...int) error {
+// Send writes one frame.
+func Send(c *net.UnixConn, v any, fds ...int) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -134,8 +145,8 @@ func sendFrame(c *net.UnixConn, v any, fds ...int) error {
 	return nil
 }
 
-// recvFrame reads one frame into v. The caller owns the files it returns, also with an error.
-func recvFrame(c *net.UnixConn, v any) ([]*os.File, error) {
+// Recv reads one frame into v. The caller owns the files it returns, also with an error.
+func Recv(c *net.UnixConn, v any) ([]*os.File, error) {
 	var head [4]byte
 	oob := make([]byte, unix.CmsgSpace(4*maxFDs))
 	n, oobn, flags, _, err := c.ReadMsgUnix(head[:], oob)
@@ -187,7 +198,8 @@ func parseFDs(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-func closeAll(files []*os.File) {
+// CloseAll closes files; nil ones are left out.
+func CloseAll(files []*os.File) {
 	for _, f := range files {
 		if f != nil {
 			f.Close()

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sandbox
+package boxinit
 
 import (
 	"errors"

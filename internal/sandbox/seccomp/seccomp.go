@@ -1,6 +1,7 @@
 //go:build linux
 
-package sandbox
+// Package seccomp builds the system call filters of a box's commands.
+package seccomp
 
 import (
 	"fmt"
@@ -8,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Seccomp names a filter for the commands of a box.
-type Seccomp string
+// Mode names a filter for the commands of a box.
+type Mode string
 
 const (
-	// SeccompStrict refuses what a sensor can't follow or an agent doesn't need: io_uring, handles, other ABIs, bpf,
+	// Strict refuses what a sensor can't follow or an agent doesn't need: io_uring, handles, other ABIs, bpf,
 	// perf, userfaultfd, keyrings, modules, raw and exotic sockets, mounts, new namespaces, ptrace.
-	SeccompStrict Seccomp = "strict"
-	// SeccompObserve is for software one wants to watch: it allows io_uring, mounts, namespaces, ptrace, raw sockets
+	Strict Mode = "strict"
+	// Observe is for software one wants to watch: it allows io_uring, mounts, namespaces, ptrace, raw sockets
 	// and the 32-bit ABI inside the box.
-	SeccompObserve Seccomp = "observe"
-	// SeccompNone installs no filter. Create refuses it unless Config.Unsafe is set.
-	SeccompNone Seccomp = "none"
+	Observe Mode = "observe"
+	// None installs no filter. Create refuses it unless Config.Unsafe is set.
+	None Mode = "none"
 )
 
 // argTest compares the low 32 bits of one argument: (arg & Mask) op Value, where op is "any bit set" (Value unused)
@@ -31,7 +32,7 @@ type argTest struct {
 	bits  bool
 }
 
-type seccompRule struct {
+type rule struct {
 	nr    uint32
 	errno unix.Errno
 	tests []argTest // all must hold; none means always
@@ -47,16 +48,16 @@ const (
 const nsFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
 	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
-func denyAll(errno unix.Errno, nrs ...uint32) []seccompRule {
-	var out []seccompRule
+func denyAll(errno unix.Errno, nrs ...uint32) []rule {
+	var out []rule
 	for _, nr := range nrs {
-		out = append(out, seccompRule{nr: nr, errno: errno})
+		out = append(out, rule{nr: nr, errno: errno})
 	}
 	return out
 }
 
 // alwaysDenied is refused in both modes: it reaches the kernel itself, files by handle, or other uses of the machine.
-func alwaysDenied() []seccompRule {
+func alwaysDenied() []rule {
 	return denyAll(unix.EPERM, append([]uint32{
 		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
 		unix.SYS_KEXEC_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
@@ -67,7 +68,7 @@ func alwaysDenied() []seccompRule {
 	}, archDenied...)...)
 }
 
-func strictDenied() []seccompRule {
+func strictDenied() []rule {
 	rules := denyAll(unix.ENOSYS,
 		unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 		unix.SYS_CLONE3) // its flags can't be read by a filter; with ENOSYS libraries use clone
@@ -76,19 +77,19 @@ func strictDenied() []seccompRule {
 		unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_SETNS,
 		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD)...)
 	rules = append(rules,
-		seccompRule{unix.SYS_UNSHARE, unix.EPERM, []argTest{{arg: 0, mask: nsFlags | unix.CLONE_NEWTIME, bits: true}}},
-		seccompRule{unix.SYS_CLONE, unix.EPERM, []argTest{{arg: 0, mask: nsFlags, bits: true}}})
+		rule{unix.SYS_UNSHARE, unix.EPERM, []argTest{{arg: 0, mask: nsFlags | unix.CLONE_NEWTIME, bits: true}}},
+		rule{unix.SYS_CLONE, unix.EPERM, []argTest{{arg: 0, mask: nsFlags, bits: true}}})
 	// Raw IP sockets; netlink sockets are commonly "raw" too, and harmless.
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
-		rules = append(rules, seccompRule{unix.SYS_SOCKET, unix.EPERM, []argTest{
+		rules = append(rules, rule{unix.SYS_SOCKET, unix.EPERM, []argTest{
 			{arg: 0, mask: ^uint32(0), value: family}, {arg: 1, mask: 0xf, value: unix.SOCK_RAW}}})
 	}
 	return rules
 }
 
 // ttyDenied: TIOCSTI and TIOCLINUX type into a terminal that another process reads.
-func ttyDenied(ioctl uint32) []seccompRule {
-	return []seccompRule{
+func ttyDenied(ioctl uint32) []rule {
+	return []rule{
 		{ioctl, unix.EPERM, []argTest{{arg: 1, mask: ^uint32(0), value: unix.TIOCSTI}}},
 		{ioctl, unix.EPERM, []argTest{{arg: 1, mask: ^uint32(0), value: unix.TIOCLINUX}}},
 	}
@@ -96,24 +97,24 @@ func ttyDenied(ioctl uint32) []seccompRule {
 
 // socketFamilies are the only ones a box may use. Others (packet, vsock, alg, …) reach past the network namespace or
 // past the sensor. In observe mode packet sockets are allowed: they stay in the box's own network namespace.
-func socketFamilies(mode Seccomp) []uint32 {
+func socketFamilies(mode Mode) []uint32 {
 	f := []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
-	if mode == SeccompObserve {
+	if mode == Observe {
 		f = append(f, unix.AF_PACKET)
 	}
 	return f
 }
 
-// seccompFilter builds the classic BPF program for a mode. Calls that no rule names are constant for the kernel, which
+// Program builds the classic BPF program of a mode, nil for None. Calls that no rule names are constant for the kernel, which
 // then skips the program for them altogether.
-func seccompFilter(mode Seccomp) ([]unix.SockFilter, error) {
-	var rules []seccompRule
+func Program(mode Mode) ([]unix.SockFilter, error) {
+	var rules []rule
 	switch mode {
-	case SeccompNone:
+	case None:
 		return nil, nil
-	case SeccompStrict:
+	case Strict:
 		rules = append(alwaysDenied(), strictDenied()...)
-	case SeccompObserve:
+	case Observe:
 		rules = alwaysDenied()
 	default:
 		return nil, fmt.Errorf("unknown seccomp mode %q (strict, observe, none)", mode)
@@ -125,7 +126,7 @@ func seccompFilter(mode Seccomp) ([]unix.SockFilter, error) {
 	native = append(native, retAllow)
 
 	other := []unix.SockFilter{retErrno(unix.ENOSYS)}
-	if mode == SeccompObserve && compatArch != 0 {
+	if mode == Observe && compatArch != 0 {
 		other = compatProgram()
 	}
 	prog := []unix.SockFilter{load(dataArch), jump(unix.BPF_JEQ, auditArch, 0, 1),
@@ -145,12 +146,12 @@ func compatProgram() []unix.SockFilter {
 	rules = append(rules, ttyDenied(compatIoctl)...)
 	p := []unix.SockFilter{jump(unix.BPF_JEQ, compatArch, 1, 0), retErrno(unix.ENOSYS), load(dataNr)}
 	p = append(p, compileRules(rules)...)
-	p = append(p, compileFamilies(socketFamilies(SeccompObserve), compatSocket, compatSocketpair)...)
+	p = append(p, compileFamilies(socketFamilies(Observe), compatSocket, compatSocketpair)...)
 	return append(p, retAllow)
 }
 
 // compileRules expects the call number in the accumulator and leaves it there.
-func compileRules(rules []seccompRule) []unix.SockFilter {
+func compileRules(rules []rule) []unix.SockFilter {
 	var p []unix.SockFilter
 	for _, r := range rules {
 		var body []unix.SockFilter
