@@ -37,5 +37,8 @@
 // unprivileged recorder PR_SET_DUMPABLE 0 is answered without effect. With [Options.Deny], calls are refused and
 // recorded as [bodycam.TypeDenied]; a seccomp filter that refuses them itself would hide the attempt.
 //
+// A program may install seccomp filters of its own. What they refuse never reaches the recorder; that there is such a
+// filter is recorded ([bodycam.TypePrctl]). The x32 interface is answered with ENOSYS.
+//
 // Identities: Proc.Start has the resolution of /proc/PID/stat, ten milliseconds.
 package ptrace

@@ -108,9 +108,11 @@ func (tr *tree) execed(t *task) {
 	p := by.pend
 	t.pend, t.broken = nil, nil
 	// The other threads are gone. The one that called has its leader's number now.
-	for tid, o := range tr.s.tasks {
-		if o.p == t.p && tid != t.tid {
-			delete(tr.s.tasks, tid)
+	if t.p.tasks > 1 {
+		for tid, o := range tr.s.tasks {
+			if o.p == t.p && tid != t.tid {
+				delete(tr.s.tasks, tid)
+			}
 		}
 	}
 	t.p.tasks, t.p.lends, t.p.borrows = 1, false, false

@@ -33,13 +33,13 @@ type Sensor struct {
 	power bool              // the recorder may look into processes that are not dumpable
 
 	trees sync.WaitGroup // tracer threads
+	alive living
 
 	// mu is held while a stop is handled, so that sink and tables see one stop at a time.
 	mu      sync.Mutex
 	sink    sensor.Sink
 	root    string
 	started bool
-	stopped bool
 	failed  error
 	procs   map[int32]*process // alive, by pid
 	tasks   map[int]*task      // alive, by tid
@@ -117,10 +117,9 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 
 // Stop kills what is still observed, waits for the last events, and returns the final health.
 func (s *Sensor) Stop() (bodycam.Health, error) {
-	s.mu.Lock()
-	s.stopped = true
-	s.mu.Unlock()
 	s.kill()
+	s.mu.Lock()   // a start that came first is counted now
+	s.mu.Unlock() //nolint:staticcheck // an empty section is meant
 	s.trees.Wait()
 	s.mu.Lock()
 	err := s.failed
@@ -131,19 +130,50 @@ func (s *Sensor) Stop() (bodycam.Health, error) {
 // Wait returns when everything that was observed has ended.
 func (s *Sensor) Wait() { s.trees.Wait() }
 
-// kill ends every observed process. Without its tracer each filtered call would fail with ENOSYS.
+// kill ends every observed process. Without its tracer each filtered call would fail with ENOSYS. It does not wait
+// for the stop that is being handled: that may be waiting for a file system that an observed process serves.
 func (s *Sensor) kill() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = true
-	for pid := range s.procs {
-		_ = unix.Kill(int(pid), unix.SIGKILL)
+	for _, pid := range s.alive.end() {
+		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	for tr := range s.running {
-		for tid := range tr.held {
-			_ = unix.Kill(tid, unix.SIGKILL)
-		}
+}
+
+// living is the set of observed processes. What is added after the end is killed at once.
+type living struct {
+	mu    sync.Mutex
+	ended bool
+	pids  map[int]struct{}
+}
+
+func (l *living) add(pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.pids == nil {
+		l.pids = make(map[int]struct{})
 	}
+	l.pids[pid] = struct{}{}
+	if l.ended {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+func (l *living) remove(pid int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pids, pid)
+}
+
+func (l *living) end() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	return slices.Collect(maps.Keys(l.pids))
+}
+
+func (l *living) over() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
 }
 
 // Health is the sensor's account of itself.

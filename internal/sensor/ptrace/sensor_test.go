@@ -4,12 +4,16 @@ package ptrace
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,13 +37,29 @@ func TestMain(m *testing.M) {
 		fmt.Println(cmd.Process.Pid)
 		_ = cmd.Wait()
 		os.Exit(cmd.ProcessState.ExitCode())
+	case "observe": // an ordinary user's recorder of one program, whose health is printed
+		s := New(Options{})
+		if err := s.Start(context.Background(), sensor.Target{}, func(*bodycam.Event) error { return nil }); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		p, err := s.StartProcess([]string{"/bin/sh", "-c", os.Args[1]}, []string{"PATH=/usr/bin:/bin"}, "/", nil)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		p.Wait()
+		s.Wait()
+		h, _ := s.Stop()
+		_ = json.NewEncoder(os.Stdout).Encode(h)
+		os.Exit(0)
 	case "child": // stops, is seized, installs the filter, becomes the command
 		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 		if err := InstallFilter(ChildFilter()); err != nil {
 			fmt.Println("filter:", err)
 			os.Exit(1)
 		}
-		err := unix.Exec("/bin/sh", []string{"sh", "-c", "cat /etc/hostname >/dev/null; exit 7"}, []string{"PATH=/usr/bin:/bin"})
+		err := unix.Exec("/bin/sh", []string{"sh", "-c", "cat /etc/hostname >/dev/null; sleep 100 & kill $!; exit 7"}, []string{"PATH=/usr/bin:/bin"})
 		fmt.Println("exec:", err)
 		os.Exit(1)
 	}
@@ -80,12 +100,67 @@ func find(events []bodycam.Event, ok func(*bodycam.Event) bool) *bodycam.Event {
 }
 
 func TestAttach(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe")
+	attach(t, cmd, func(r *bufio.Reader) int {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	})
+}
+
+// TestAttachInNamespaces attaches to a process that numbers processes otherwise and has a user, a mount and a network
+// namespace of its own, as in a sandbox.
+func TestAttachInNamespaces(t *testing.T) {
+	cmd := exec.Command("/usr/bin/unshare", "-Urmpnf", "--mount-proc", "/proc/self/exe")
+	if out, err := exec.Command("/usr/bin/unshare", "-Urmpnf", "--mount-proc", "/bin/true").CombinedOutput(); err != nil {
+		t.Skipf("this user can't make namespaces: %v %s", err, out)
+	}
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Args[len(cmd.Args)-1] = self
+	attach(t, cmd, func(r *bufio.Reader) int {
+		if _, err := r.ReadString('\n'); err != nil { // the pid inside
+			t.Fatal(err)
+		}
+		first := onlyChild(t, cmd.Process.Pid)
+		return onlyChild(t, first)
+	})
+}
+
+// onlyChild finds the one child of a process.
+func onlyChild(t *testing.T, parent int) int {
+	t.Helper()
+	dirs, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs {
+		if pid, err := strconv.Atoi(d.Name()); err == nil {
+			if st, err := readStat(pid); err == nil && st.ppid == parent {
+				return pid
+			}
+		}
+	}
+	t.Fatalf("process %d has no child", parent)
+	return 0
+}
+
+// attach runs a command that becomes "init", and observes init's child.
+func attach(t *testing.T, cmd *exec.Cmd, child func(*bufio.Reader) int) {
+	t.Helper()
 	s := New(Options{})
 	var c sensortest.Collector
 	if err := s.Start(t.Context(), sensor.Target{}, c.Sink); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "PTRACE_TEST_ROLE=init")
 	cmd.Stderr = os.Stderr
 	r, err := cmd.StdoutPipe()
@@ -98,14 +173,7 @@ func TestAttach(t *testing.T) {
 	if err := s.Attach(cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), "own child") {
 		t.Errorf("attaching to a child of the recorder: %v", err)
 	}
-	line, err := bufio.NewReader(r).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := child(bufio.NewReader(r))
 	for !stopped(t, pid) {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -125,6 +193,12 @@ func TestAttach(t *testing.T) {
 		t.Errorf("incomplete: %+v", h)
 	}
 	ev := c.Events()
+	born := make(map[bodycam.Proc]bool)
+	for i := range ev {
+		if ev[i].Type == bodycam.TypeFork {
+			born[ev[i].Child] = true
+		}
+	}
 	for what, ok := range map[string]func(*bodycam.Event) bool{
 		"the attached process": func(e *bodycam.Event) bool {
 			return e.Type == bodycam.TypeExec && e.Marks&bodycam.MarkSynthesised != 0 && int(e.Proc.PID) == pid
@@ -135,12 +209,79 @@ func TestAttach(t *testing.T) {
 		"cat's file": func(e *bodycam.Event) bool {
 			return e.Type == bodycam.TypeOpen && e.Path == "/etc/hostname" && e.Errno == 0
 		},
+		"the signal to sleep": func(e *bodycam.Event) bool {
+			return e.Type == bodycam.TypeSignal && int(e.Proc.PID) == pid && e.Signal == 15 && born[e.Child]
+		},
 		"the end": func(e *bodycam.Event) bool {
 			return e.Type == bodycam.TypeExit && int(e.Proc.PID) == pid && e.Status == 7<<8
 		},
 	} {
 		if find(ev, ok) == nil {
 			t.Errorf("no event of %s among %d", what, len(ev))
+		}
+	}
+}
+
+// TestRoot takes the sandbox's root off canonical paths.
+func TestRoot(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/key", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := New(Options{})
+	var c sensortest.Collector
+	if err := s.Start(t.Context(), sensor.Target{Root: dir}, c.Sink); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.StartProcess([]string{"/bin/cat", dir + "/key", dir + "x"}, nil, dir, []*os.File{os.Stdin, scratch(t), scratch(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Wait()
+	if _, err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for what, ok := range map[string]func(*bodycam.Event) bool{
+		"the root as directory": func(e *bodycam.Event) bool { return e.Type == bodycam.TypeExec && e.CWD == "/" },
+		"the file":              func(e *bodycam.Event) bool { return e.Path == "/key" && e.PathGiven == dir+"/key" },
+		"another folder":        func(e *bodycam.Event) bool { return e.Path == dir+"x" && e.Errno == int32(unix.ENOENT) },
+	} {
+		if find(c.Events(), ok) == nil {
+			t.Errorf("no event of %s", what)
+		}
+	}
+}
+
+// TestUnreadableProgram: what an ordinary user's recorder may not look into leaves a hole that makes the record
+// incomplete.
+func TestUnreadableProgram(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs a program of another user, so that the machine's administrator must run it")
+	}
+	self := copyOfSelf(t)
+	secret := filepath.Join(filepath.Dir(self), "unreadable")
+	b, err := os.ReadFile("/bin/cat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(secret, b, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	for script, complete := range map[string]bool{"/bin/cat /etc/hostname": true, secret + " /etc/hostname": false} {
+		cmd := exec.Command(self, script)
+		cmd.Env = []string{"PTRACE_TEST_ROLE=observe"}
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h bodycam.Health
+		if err := json.Unmarshal(out, &h); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got := bodycam.Assess([]bodycam.Health{h}); got.Complete != complete {
+			t.Errorf("%s: %+v %+v", script, got, h)
 		}
 	}
 }

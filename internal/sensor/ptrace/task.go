@@ -124,6 +124,22 @@ func (t *task) enter(c *call) {
 	}
 }
 
+// refuseX32 answers a call of the x32 interface as a kernel without it would: nothing needs it, and its numbers and
+// layouts are a world of their own. The attempt is recorded as what it was to be.
+func (t *task) refuseX32(c *call) {
+	t.answer(-int64(unix.ENOSYS))
+	if c.def == nil {
+		e := t.event(bodycam.TypeDenied, c)
+		e.Errno, e.Marks, e.Detail = int32(unix.ENOSYS), bodycam.MarkHostile, "x32"
+		t.s.emit(e)
+		return
+	}
+	if p := c.def.on(t, c); p != nil {
+		p.call = c
+		t.leave(p, -int64(unix.ENOSYS))
+	}
+}
+
 // mend deals with a call that a signal interrupted. If the same is made again, the kernel restarts it: one attempt.
 // If the task has left its frame for another call, a handler jumped out of it: it failed.
 func (t *task) mend(next *call) {

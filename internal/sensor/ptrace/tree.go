@@ -5,6 +5,7 @@ package ptrace
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"time"
 	"unsafe"
@@ -29,7 +30,7 @@ type tree struct {
 // run starts a tracer thread: begin runs on it and brings the first process under observation.
 func (s *Sensor) run(begin func(*tree) error) error {
 	s.mu.Lock()
-	if !s.started || s.stopped {
+	if !s.started || s.alive.over() {
 		s.mu.Unlock()
 		return errors.New("the ptrace sensor is not running")
 	}
@@ -98,6 +99,7 @@ func (tr *tree) handle(tid int, ws unix.WaitStatus) {
 	}
 	sig, event := ws.StopSignal(), int(ws)>>16
 	if t == nil {
+		tr.s.alive.add(tid)
 		tr.held[tid] = 0 // it stays stopped until its creator reports it
 		if st, err := readStat(tid); err == nil {
 			tr.held[tid] = st.ppid
@@ -139,9 +141,13 @@ func (tr *tree) listen(t *task) { _ = ptrace(unix.PTRACE_LISTEN, t.tid, 0, 0) }
 
 // entry handles a stop of the seccomp filter: a call is about to be made.
 func (tr *tree) entry(t *task) {
-	c, ok := tr.syscallInfo(t)
-	if ok {
-		t.enter(c)
+	if tr.getInfo(t.tid) && tr.info.op == opSeccomp {
+		switch c := tr.decode(t); {
+		case c.abi == bodycam.ABIX32:
+			t.refuseX32(c)
+		case c.def != nil:
+			t.enter(c)
+		}
 	}
 	tr.resume(t, 0)
 }
@@ -157,7 +163,7 @@ func (tr *tree) syscallStop(t *task) {
 		e := tr.info.entry()
 		t.returning = e.nr == unix.SYS_RT_SIGRETURN && tr.info.arch != unix.AUDIT_ARCH_I386 ||
 			(e.nr == 119 || e.nr == 173) && tr.info.arch == unix.AUDIT_ARCH_I386
-		if c, ok := tr.decode(t); ok && (c.def.when == never || c.def.when == addressed && c.args[4] == 0) {
+		if c := tr.decode(t); c.def != nil && (c.def.when == never || c.def.when == addressed && c.args[4] == 0) {
 			t.enter(c)
 		}
 	case opExit:
@@ -174,15 +180,8 @@ func (tr *tree) syscallStop(t *task) {
 	tr.resume(t, 0)
 }
 
-func (tr *tree) syscallInfo(t *task) (*call, bool) {
-	if !tr.getInfo(t.tid) || tr.info.op != opSeccomp {
-		return nil, false
-	}
-	return tr.decode(t)
-}
-
-// decode turns the kernel's description of a call into one of the table's.
-func (tr *tree) decode(t *task) (*call, bool) {
+// decode turns the kernel's description of a call into one of the table's. Its def is nil where the table lacks it.
+func (tr *tree) decode(t *task) *call {
 	e := tr.info.entry()
 	c := &call{nr: int32(e.nr), args: e.args, sp: tr.info.sp}
 	table := 0
@@ -202,7 +201,7 @@ func (tr *tree) decode(t *task) (*call, bool) {
 		nr &^= x32Bit
 	}
 	c.def = tr.s.byNR[table][nr]
-	return c, c.def != nil
+	return c
 }
 
 // ended handles the end of a task; the end of a leader is the end of its process.
@@ -210,6 +209,7 @@ func (tr *tree) ended(tid int, t *task, ws unix.WaitStatus) {
 	s := tr.s
 	delete(tr.held, tid)
 	if t == nil {
+		s.alive.remove(tid)
 		return
 	}
 	t.abandon()
@@ -224,6 +224,7 @@ func (tr *tree) ended(tid int, t *task, ws unix.WaitStatus) {
 	e.Status = int32(ws)
 	s.emit(e)
 	delete(s.procs, p.id.PID)
+	s.alive.remove(tid)
 	if w := tr.exit[tid]; w != nil {
 		delete(tr.exit, tid)
 		w.status = ws
@@ -264,6 +265,7 @@ func (tr *tree) adopt(tid int, creator *task, m bodycam.Mark) *task {
 	s := tr.s
 	t := &task{s: s, tr: tr, tid: tid, uid: creator.uid, gid: creator.gid, ids: creator.ids}
 	if isThread(int(creator.p.id.PID), tid) {
+		s.alive.remove(tid)
 		t.p = creator.p
 		t.p.tasks++
 		s.tasks[tid] = t
@@ -287,6 +289,9 @@ func (s *Sensor) newProcess(pid int, parent *process) *process {
 	if last, ok := s.last[p.id.PID]; ok && p.id.Start <= last {
 		p.id.Start = last + 1
 	}
+	if len(s.last) > 1<<16 { // only what began within the last tick can collide
+		maps.DeleteFunc(s.last, func(_ int32, start uint64) bool { return start+1e9 < p.id.Start })
+	}
 	s.last[p.id.PID] = p.id.Start
 	if parent != nil {
 		p.parent, p.borrows = parent.id, parent.lends
@@ -299,5 +304,6 @@ func (s *Sensor) newProcess(pid int, parent *process) *process {
 		}
 	}
 	s.procs[p.id.PID] = p
+	s.alive.add(pid)
 	return p
 }
