@@ -73,7 +73,7 @@ func (b *Bundle) verifyRecords(v *verification) {
 		}
 	}
 	for epoch, h := range epochs {
-		if !used[epoch] {
+		if !used[epoch] && r.FirstBad == nil {
 			r.tampered(&Flaw{epoch, h.First, false, "its header stands for no record of the bundle"})
 		}
 	}

@@ -196,7 +196,7 @@ func (v *verification) loadCheckpoint() error {
 func (v *verification) heads() map[uint64][]Head {
 	m := map[uint64][]Head{}
 	if v.note != nil {
-		m[v.note.Size] = append(m[v.note.Size], Head{v.note.Size, hexOf(v.note.Root), "the log's own checkpoint", 0})
+		m[v.note.Size] = append(m[v.note.Size], Head{v.note.Size, hexOf(v.note.Root), ownCheckpoint, 0})
 	}
 	for _, p := range v.opts.Pinned {
 		if p.Origin != v.gen.Origin() {
@@ -233,14 +233,7 @@ func (v *verification) scanAll(s *epochScanner, pool *pool) error {
 	}
 	for {
 		root := v.tree.Root()
-		for _, h := range heads[v.tree.Size()] {
-			r.Heads = append(r.Heads, h)
-			if h.Root != hexOf(root) {
-				r.tampered(&Flaw{v.good, v.goodSeq, false, fmt.Sprintf("the tree over the first %d epochs isn't that of %s", h.Size, h.Source)})
-			} else {
-				v.good, v.goodSeq = h.Size, s.next
-			}
-		}
+		v.compare(heads[v.tree.Size()], hexOf(root), s.next)
 		delete(heads, v.tree.Size())
 		e, err := s.scan()
 		if err == io.EOF || errors.Is(err, errTorn) {
@@ -272,6 +265,23 @@ func (v *verification) scanAll(s *epochScanner, pool *pool) error {
 		}
 	}
 }
+
+// compare compares the tree with the heads of its size. Where one differs, what is bad lies after the last head that
+// agreed; the log's own checkpoint counts as such only where the verifier brought none.
+func (v *verification) compare(heads []Head, root string, next uint64) {
+	good, goodSeq := v.good, v.goodSeq
+	for _, h := range heads {
+		v.report.Heads = append(v.report.Heads, h)
+		if h.Root != root {
+			v.report.tampered(&Flaw{v.good, v.goodSeq, false, fmt.Sprintf("the tree over the first %d epochs isn't that of %s", h.Size, h.Source)})
+		} else if h.Source != ownCheckpoint || len(v.opts.Pinned) == 0 {
+			good, goodSeq = h.Size, next
+		}
+	}
+	v.good, v.goodSeq = good, goodSeq
+}
+
+const ownCheckpoint = "the log's own checkpoint"
 
 // betweenEpochs looks at what two headers say together.
 func (v *verification) betweenEpochs(s *epochScanner, e *entry) error {
