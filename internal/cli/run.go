@@ -33,6 +33,8 @@ type runFlags struct {
 	timeout                           time.Duration
 	oracle, noTests, strictEnv        bool
 	json, follow, quiet, requirePass  bool
+	sealed                            bool
+	taskEnv                           []string
 	failOn                            string
 }
 
@@ -104,6 +106,8 @@ plays a scripted model instead (see "bodycam model --help").` +
 	fl.BoolVar(&f.json, "json", false, "print one JSON object a run")
 	fl.BoolVarP(&f.follow, "follow", "f", false, "print every event as it happens (JSON lines with --json)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
+	fl.BoolVar(&f.sealed, "sealed", false, "keep the run in its encrypted ledger alone, without working copies in the clear")
+	fl.StringArrayVar(&f.taskEnv, "task-env", nil, "variable of this environment that the task's own ${VAR} may use (repeatable)")
 	fl.BoolVar(&f.requirePass, "require-pass", false, "exit with 1 unless the tests pass")
 	fl.StringVar(&f.failOn, "fail-on", "high", "severity of findings from which the exit status is 1: info, low, medium, high, critical, never")
 	return cmd
@@ -162,8 +166,17 @@ func worse(a, b int) int {
 // once carries out one run and says what came of it.
 func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harness.Harness, m session.Model, gate gate, i int) (int, error) {
 	id := store.NewID(time.Now())
+	ring, created, err := openRing()
+	if err != nil {
+		return ExitEnvironment, err
+	}
+	if created && !f.quiet {
+		fmt.Fprintf(s.err, "bodycam: made keys for this machine in %s\n", ring.Dir)
+	}
 	o := session.Options{
-		Plan: plan, Harness: h, ID: id, Dir: filepath.Join(f.out, id), Model: m, Oracle: f.oracle,
+		Sealing:    &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName(), Only: f.sealed},
+		Identities: ring.Identities,
+		Plan:       plan, Harness: h, ID: id, Dir: filepath.Join(f.out, id), Model: m, Oracle: f.oracle,
 		Tool: build(), Analyse: analyse,
 	}
 	bar := newProgress(s, f.quiet || f.json && !s.progress, i, f.repeat)
@@ -280,7 +293,7 @@ func (f *runFlags) resolve(taskArg string, command []string) (*kind.Plan, error)
 func (f *runFlags) overrides(taskArg string, command []string) (kind.Overrides, error) {
 	o := kind.Overrides{
 		Harness: f.agent, Model: f.model, Network: f.network, Allow: f.allow, Seccomp: f.seccomp, Sensors: f.sensors,
-		Analyses: f.analyses, User: f.user, Workdir: f.workdir, NoTests: f.noTests, LookupEnv: os.LookupEnv,
+		Analyses: f.analyses, User: f.user, Workdir: f.workdir, NoTests: f.noTests, LookupEnv: os.LookupEnv, TaskEnv: f.taskEnv,
 	}
 	if taskArg != "" {
 		o.Command = command

@@ -196,7 +196,7 @@ func account(r *store.Run, rows []bodycam.Row, links []bodycam.Link) report.Acco
 	}
 	linked := map[int]bool{}
 	for _, l := range links {
-		if l.Method != bodycam.LinkHarness {
+		if l.Row >= 0 {
 			linked[l.Row] = true
 		}
 	}

@@ -114,9 +114,18 @@ func (s *run) settle(ctx context.Context) error {
 	if err := s.box.Kill(ctx, sandbox.GroupAgent); err != nil {
 		errs = append(errs, fmt.Errorf("ending the agent's processes: %w", err))
 	}
+	// The proxy first: its last flows must reach the joiner while the kernel's record can still name their process.
+	if s.proxy != nil {
+		errs = append(errs, s.stopProxy())
+	}
 	errs = append(errs, s.obs.stop())
 	if j := s.joiner.Load(); j != nil {
 		errs = append(errs, j.Close())
+		if n := j.Stats().Orphan; n > 0 {
+			s.update(func(r *bodycam.Run) {
+				r.Notes = append(r.Notes, fmt.Sprintf("%d event(s) of the egress proxy have no process", n))
+			})
+		}
 	}
 	s.obs.enter(bodycam.WindowNone)
 	health := s.obs.health
@@ -124,6 +133,9 @@ func (s *run) settle(ctx context.Context) error {
 		health = append(health, s.proxy.Health())
 	}
 	errs = append(errs, s.w.Flush(), s.rows())
+	for _, h := range health {
+		errs = append(errs, s.w.Coverage(h))
+	}
 	s.update(func(r *bodycam.Run) {
 		r.Sensors, r.Complete, r.Windows = health, bodycam.Assess(health), s.obs.spans()
 	})
@@ -149,6 +161,7 @@ func (s *run) rows() error {
 	if err != nil {
 		return err
 	}
+	r.Identities = s.o.Identities
 	var events []bodycam.Event
 	procs := 0
 	err = r.Raw(func(e *bodycam.Event) error {
@@ -171,7 +184,7 @@ func (s *run) rows() error {
 		}
 	}
 	for _, l := range res.Links {
-		if l.Method != bodycam.LinkHarness {
+		if l.Row >= 0 {
 			linked[l.Row] = true
 		}
 	}
@@ -182,7 +195,10 @@ func (s *run) rows() error {
 		}
 		r.Copies = append(r.Copies, store.EventsFile, store.RowsFile, store.LinksFile)
 	})
-	return s.w.JSON(store.LinksFile, res.Links)
+	if err := s.w.JSON(store.LinksFile, res.Links); err != nil {
+		return err
+	}
+	return s.actions(r, rows, res)
 }
 
 func escapeAll(list []string) []string {
@@ -321,8 +337,9 @@ func (s *run) analyse(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.Identities = s.o.Identities
 	findings, err := s.o.Analyse(ctx, r, s.plan)
-	if werr := s.w.JSON(store.FindingsFile, findings); werr != nil {
+	if werr := s.w.Findings(findings); werr != nil {
 		return errors.Join(err, werr)
 	}
 	s.update(func(r *bodycam.Run) { r.Copies = append(r.Copies, store.FindingsFile) })

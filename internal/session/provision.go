@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
@@ -84,7 +85,7 @@ func (s *run) prepareHarness(ctx context.Context) error {
 	if len(a.Command) > 0 {
 		params["command"] = a.Command
 	}
-	home, searchPath := s.home(), ""
+	home, searchPath := s.plan.Agent.Home, ""
 	for _, e := range s.plan.Env {
 		if e.Name == "PATH" {
 			searchPath = e.Value
@@ -115,15 +116,6 @@ func (s *run) modelURL() string {
 	return "http://" + ModelHost + strings.TrimSuffix(u.Path, "/")
 }
 
-func (s *run) home() string {
-	for _, e := range s.plan.Env {
-		if e.Name == "HOME" && e.Value != "" {
-			return e.Value
-		}
-	}
-	return s.user(s.plan.Agent.User).Home
-}
-
 // user is the account that the sandbox makes for the agent, by what the plan calls it: root (inside only), a name,
 // or a number.
 func (s *run) user(name string) sandbox.User {
@@ -143,7 +135,7 @@ func (s *run) user(name string) sandbox.User {
 func (s *run) newProxy() (*names.Proxy, error) {
 	n := s.plan.Network
 	o := names.Options{
-		Allow: n.Allow, Intercept: n.TLS == "intercept", Emit: s.proxySink, Dropped: s.dropped, OriginalDst: sandbox.OriginalDst,
+		Allow: n.Allow, Intercept: n.TLS == "intercept", Emit: s.proxySink, Dropped: s.dropped, OriginalDst: sandbox.OriginalDst, Hosts: boxHosts(),
 	}
 	switch n.Mode {
 	case "record":
@@ -179,6 +171,11 @@ func (s *run) newProxy() (*names.Proxy, error) {
 	return names.New(o)
 }
 
+// boxHosts are the entries of the sandbox's hosts file.
+func boxHosts() map[string][]netip.Addr {
+	return map[string][]netip.Addr{"localhost": {netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}}
+}
+
 // proxySink takes what the proxy saw. Before the sensors are in place nothing is observed.
 func (s *run) proxySink(e *bodycam.Event) error {
 	if j := s.joiner.Load(); j != nil {
@@ -208,13 +205,14 @@ func (s *run) serveProxy(ctx context.Context, p *names.Proxy) error {
 	go func() { served <- p.Serve(context.WithoutCancel(ctx), tcp, dns, dnsTCP) }()
 	s.proxy = p
 	s.update(func(r *bodycam.Run) { r.Environment.Resolver = sandbox.Resolver().String() })
-	s.undo = append(s.undo, func() error {
+	s.stopProxy = sync.OnceValue(func() error {
 		err := p.Close()
 		if serr := <-served; serr != nil && !errors.Is(serr, net.ErrClosed) {
 			err = errors.Join(err, serr)
 		}
 		return err
 	})
+	s.undo = append(s.undo, s.stopProxy)
 	return nil
 }
 
@@ -273,7 +271,7 @@ func (s *run) observe(ctx context.Context) error {
 		return err
 	}
 	s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, notes...) })
-	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{})
+	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{Hosts: boxHosts()})
 	s.joiner.Store(joiner)
 	for _, one := range list {
 		if err := s.obs.start(ctx, one, sensor.Target{Cgroup: s.box.Cgroup(sandbox.GroupAgent)}, joiner.Kernel); err != nil {

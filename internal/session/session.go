@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/harness"
 	"github.com/bodycam-dev/bodycam/internal/kind"
@@ -27,14 +28,16 @@ import (
 
 // Options is what a run needs beside its plan.
 type Options struct {
-	Plan    *kind.Plan
-	Harness harness.Harness
-	ID      string
-	Dir     string // run directory to make
-	State   string // private folder for what the sandbox needs while it lives; "" means a temporary one
-	Model   Model
-	Oracle  bool // run the task's reference solution in the agent's place
-	Tool    bodycam.Build
+	Plan       *kind.Plan
+	Harness    harness.Harness
+	ID         string
+	Dir        string // run directory to make
+	State      string // private folder for what the sandbox needs while it lives; "" means a temporary one
+	Model      Model
+	Sealing    *store.Sealing // how the run's ledger is kept; nil: the run has none
+	Identities []age.Identity // open the ledger again for analyses, where the run keeps no working copies
+	Oracle     bool           // run the task's reference solution in the agent's place
+	Tool       bodycam.Build
 
 	// Progress is told of phases and counts, from one goroutine at a time. Nil: nobody listens.
 	Progress func(Progress)
@@ -79,19 +82,20 @@ type run struct {
 	undo  []func() error // what provisioning made, undone in reverse order
 	began time.Time
 
-	proxy    *names.Proxy
-	joiner   atomic.Pointer[names.Joiner]
-	account  *account // the agent's standard output
-	errs     *account // its standard error
-	agentPID int
-	state    atomic.Pointer[Progress]
+	proxy     *names.Proxy
+	stopProxy func() error // ends the proxy and waits until all it saw was delivered
+	joiner    atomic.Pointer[names.Joiner]
+	account   *account // the agent's standard output
+	errs      *account // its standard error
+	agentPID  int
+	state     atomic.Pointer[Progress]
 }
 
 // Run carries a plan out and leaves a run directory, which it returns also where the run failed. An error that wraps
 // ErrEnvironment says that it could not be carried out; what the agent did or failed to do is no error.
 func Run(ctx context.Context, o Options) (*store.Run, error) {
 	s := &run{o: o, plan: o.Plan, began: time.Now()}
-	w, err := store.Create(o.Dir, s.info())
+	w, err := store.Create(o.Dir, s.info(), o.Sealing)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
@@ -114,6 +118,9 @@ func Run(ctx context.Context, o Options) (*store.Run, error) {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrEnvironment, cerr))
 	}
 	r, oerr := store.Open(o.Dir)
+	if r != nil {
+		r.Identities = o.Identities
+	}
 	return r, errors.Join(err, oerr)
 }
 
