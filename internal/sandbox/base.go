@@ -140,8 +140,8 @@ func (c *ctxReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// plan says what init has to build, and what files go with it. As root the mounts are made here, with their owners shifted into the box's user
-// namespace; without, init makes them itself.
+// plan says what init has to build, and what files go with it. As root the mounts are made here, with their owners
+// shifted into the box's user namespace; without, init makes them itself.
 func (b *Box) plan() (*boxinit.Setup, []*os.File, error) {
 	l := b.cfg.Limits
 	s := &boxinit.Setup{Hostname: b.cfg.Hostname, DiskBytes: l.DiskBytes, Inodes: l.Inodes, Rootless: b.rootless,
@@ -194,10 +194,12 @@ func (p *planner) mount(m boxinit.Mount, host string) error {
 		defer userns.Close()
 	}
 	f, err := boxinit.CloneMount(host, m.ReadOnly || m.Overlay, userns)
-	if errors.Is(err, unix.EINVAL) && (m.ReadOnly || m.Overlay) {
-		// This file system can't shift owners.
+	if errors.Is(err, unix.EINVAL) { // this file system can't shift owners
+		if m.Target == "/" || !m.ReadOnly && !m.Overlay {
+			return fmt.Errorf("%w: its file system has no id-mapped mounts, so root inside would own nothing there; move it to ext4, xfs, btrfs or tmpfs", err)
+		}
 		if f, err = boxinit.CloneMount(host, true, nil); err == nil {
-			p.box.weaker = append(p.box.weaker, fmt.Sprintf("%s shows as owned by nobody: its file system has no id-mapped mounts", host))
+			p.box.weaker = append(p.box.weaker, host+" shows as owned by nobody: its file system has no id-mapped mounts")
 		}
 	}
 	if err != nil {

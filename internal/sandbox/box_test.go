@@ -574,6 +574,19 @@ func TestNothingLeaks(t *testing.T) {
 	}
 }
 
+// One writer for both streams gets what the command wrote, in its order.
+func TestOneWriterForBoth(t *testing.T) {
+	b := testBox(t, nil)
+	var out strings.Builder
+	p, err := b.Start(t.Context(), Cmd{Argv: []string{"/bin/sh", "-c", "for i in 1 2 3 4 5; do echo o$i; echo e$i >&2; done"}, Stdout: &out, Stderr: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Wait(); out.String() != "o1\ne1\no2\ne2\no3\ne3\no4\ne4\no5\ne5\n" {
+		t.Errorf("got %q", out.String())
+	}
+}
+
 func TestVeryManyArguments(t *testing.T) {
 	needRoot(t)
 	b := testBox(t, nil)

@@ -81,8 +81,9 @@ func (l *CopyLimits) fill() {
 
 // CopyOut copies a file or tree of the box to hostDir, which must not exist or be empty. Regular files and directories
 // are copied, without set-id bits and readable by their owner. Links are never followed, nor made outside, where they
-// would lead a reader astray: of them and of all else only the manifest tells. A single file keeps its last name. A name outside the box can't be reached, whatever the box does meanwhile. What the
-// limits left out is in skipped. If boxPath itself is missing the error is fs.ErrNotExist.
+// would lead a reader astray: of them and of all else only the manifest tells. A single file keeps its last name. A name
+// outside the box can't be reached, whatever the box does meanwhile. What the limits left out is in skipped. If boxPath
+// itself is missing the error is fs.ErrNotExist.
 func (b *Box) CopyOut(ctx context.Context, boxPath, hostDir string, l CopyLimits) (manifest []FileInfo, skipped []Skip, err error) {
 	if err := os.MkdirAll(hostDir, 0o755); err != nil {
 		return nil, nil, err

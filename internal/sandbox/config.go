@@ -57,13 +57,14 @@ type Base struct {
 }
 
 // Bind shows one path of the host in the box. A read-only bind shows owners as on the host. A writable one shows the
-// directory's owner as the box's agent, and must not belong to root.
+// directory's owner as the box's agent, and must not belong to root. Sockets below either can be connected to: bind none.
 type Bind struct {
 	Host, Box string // absolute
 	ReadOnly  bool
 }
 
-// Limits bound what a box may use. Zero means no limit, unless a default is named. Memory, CPU and process limits hold for each group by itself.
+// Limits bound what a box may use. Zero means no limit, unless a default is named. Memory, CPU and process limits hold
+// for each group by itself.
 type Limits struct {
 	MemoryBytes uint64  // includes what the group wrote to the box's disk
 	CPUs        float64 // of CPU time per second

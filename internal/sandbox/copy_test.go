@@ -357,6 +357,30 @@ func TestDirBase(t *testing.T) {
 	}
 }
 
+// A file system that can't shift owners serves read-only binds, and the box says what is missing; a base it can't be.
+func TestWithoutIDMap(t *testing.T) {
+	needRoot(t)
+	mnt := t.TempDir()
+	if err := unix.Mount("ramfs", mnt, "ramfs", 0, "mode=755"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(mnt, unix.MNT_DETACH)
+	if out, err := exec.Command("cp", "-a", smallRoot(t)+"/.", mnt).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b := testBox(t, func(c *Config) { c.Binds = []Bind{{Host: mnt, Box: "/opt/tool", ReadOnly: true}} })
+	if w := b.Weaker(); len(w) != 1 || !strings.Contains(w[0], "owned by nobody") {
+		t.Errorf("weaker: %q", w)
+	}
+	if r := sh(t, b, "/opt/tool/bin/hello >/dev/null && stat -c %u /opt/tool/bin/hello"); r.out != "65534\n" {
+		t.Errorf("%+v", r)
+	}
+	_, err := Create(t.Context(), Config{ID: testID(t) + "x", StateDir: filepath.Join(t.TempDir(), "s"), Base: Base{Kind: BaseDir, Path: mnt}})
+	if err == nil || !strings.Contains(err.Error(), "no id-mapped mounts") {
+		t.Errorf("as a base: %v", err)
+	}
+}
+
 func TestTarBase(t *testing.T) {
 	needRoot(t)
 	dir := smallRoot(t)

@@ -253,7 +253,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// leftovers lists whatever still bears the name of a box, or lies in its state directory. Processes die a moment after the recorder.
+// leftovers lists whatever still bears the name of a box, or lies in its state directory. Processes die a moment after
+// the recorder.
 func leftovers(t *testing.T, dir, id string) []string {
 	t.Helper()
 	records, err := recordDir()

@@ -88,9 +88,9 @@ func (b *Box) takeNet(files []*os.File) error {
 }
 
 // NetListeners returns the sockets on which a box with NetProxied reaches the recorder. They live in the box's network
-// namespace; the recorder accepts and answers, and dials out from its own. tcp gets every TCP connection that doesn't go to the box
-// itself (OriginalDst says where to), dns and dnsTCP what goes to port 53, wherever to, IPv4 and IPv6. Anything else
-// that wants to leave is dropped and counted (DroppedPackets). Close closes them.
+// namespace; the recorder accepts and answers, and dials out from its own. tcp gets every TCP connection that doesn't go
+// to the box itself (OriginalDst says where to), dns and dnsTCP what goes to port 53, wherever to, IPv4 and IPv6.
+// Anything else that wants to leave is dropped and counted (DroppedPackets). Close closes them.
 func (b *Box) NetListeners() (tcp *net.TCPListener, dns net.PacketConn, dnsTCP net.Listener, err error) {
 	if b.nets.tcp == nil {
 		return nil, nil, nil, errors.New("sandbox: this box's network is not proxied")

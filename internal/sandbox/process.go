@@ -30,15 +30,16 @@ type Cmd struct {
 	Env []string
 	// Dir is the working directory in the box; default: the user's home, or "/" if that is missing.
 	Dir string
-	// User is a name from the box's /etc/passwd, or uid[:gid] (gid is uid if missing); default: Config.Agent. Names of Config and root can't
-	// be redefined from inside.
+	// User is a name from the box's /etc/passwd, or uid[:gid] (gid is uid if missing); default: Config.Agent. Names of
+	// Config and root can't be redefined from inside.
 	User string
 	// Group is the cgroup: GroupSetup, GroupAgent (default) or GroupVerify.
 	Group string
 	// Seccomp overrides Config.Seccomp if it isn't empty.
 	Seccomp Seccomp
 	// The standard streams always are pipes: a file of the host could be reopened and changed through /proc/self/fd.
-	// nil means /dev/null. Each output is capped at Limits.OutputBytes. Stdin is read in the background until it ends or
+	// nil means /dev/null. If Stdout and Stderr are the same, the command has one pipe for both. Each output is capped at
+	// Limits.OutputBytes. Stdin is read in the background until it ends or
 	// the command doesn't take any more.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -96,20 +97,23 @@ func (b *Box) Start(ctx context.Context, c Cmd) (*Process, error) {
 		if !on {
 			continue
 		}
+		if i == 2 && req.Stdout && sameWriter(c.Stdout, c.Stderr) { // one pipe, so that the order is kept
+			theirs = append(theirs, theirs[len(theirs)-1])
+			continue
+		}
 		our, their, err := stdPipe(i > 0)
 		if err != nil {
 			return fail(err)
 		}
 		ours, theirs = append(ours, our), append(theirs, their)
-		if i == 0 {
+		switch i {
+		case 0:
 			stdin = our
-			continue
+		case 1:
+			p.out = append(p.out, newOutPipe(our, c.Stdout, b.cfg.Limits.OutputBytes))
+		case 2:
+			p.out = append(p.out, newOutPipe(our, c.Stderr, b.cfg.Limits.OutputBytes))
 		}
-		to := c.Stdout
-		if i == 2 {
-			to = c.Stderr
-		}
-		p.out = append(p.out, &outPipe{r: our, w: to, left: b.cfg.Limits.OutputBytes, flushed: make(chan struct{})})
 	}
 	if b.cgroups != nil {
 		dir, err := os.Open(b.Cgroup(req.Group))
@@ -384,6 +388,16 @@ type outPipe struct {
 	dropped atomic.Uint64
 	flushed chan struct{} // closed when all that the command wrote has been copied
 	err     error         // of w; read it after flushed
+}
+
+func newOutPipe(r *os.File, w io.Writer, limit uint64) *outPipe {
+	return &outPipe{r: r, w: w, left: limit, flushed: make(chan struct{})}
+}
+
+// sameWriter says whether two writers are one. Values that can't be compared aren't.
+func sameWriter(a, b io.Writer) (same bool) {
+	defer func() { _ = recover() }()
+	return a == b
 }
 
 func (o *outPipe) copy() {

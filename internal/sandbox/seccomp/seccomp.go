@@ -105,8 +105,8 @@ func socketFamilies(mode Mode) []uint32 {
 	return f
 }
 
-// Program builds the classic BPF program of a mode, nil for None. Calls that no rule names are constant for the kernel, which
-// then skips the program for them altogether.
+// Program builds the classic BPF program of a mode, nil for None. Calls that no rule names are constant for the kernel,
+// which then skips the program for them altogether.
 func Program(mode Mode) ([]unix.SockFilter, error) {
 	var rules []rule
 	switch mode {
