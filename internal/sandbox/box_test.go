@@ -624,7 +624,7 @@ func TestStartsQuickly(t *testing.T) {
 		best = min(best, time.Since(start))
 	}
 	t.Logf("best of ten: %v", best)
-	if best > 50*time.Millisecond {
+	if !raceDetector && best > 50*time.Millisecond {
 		t.Errorf("a box takes %v to start", best)
 	}
 }
