@@ -164,7 +164,7 @@ func (f *Features) Add(e *bodycam.Event) {
 }
 
 func (f *Features) exec(e *bodycam.Event) {
-	if e.Path == "" && e.Exe == "" {
+	if e.Path == "" && e.Exe == "" || e.Marks&bodycam.MarkSynthesised != 0 { // it ran before the record began
 		return
 	}
 	name := e.Exe

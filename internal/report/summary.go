@@ -145,10 +145,13 @@ func (s *Summary) header(t *text) {
 	t.f("  record     %s: %s events for %s calls, %s lost (%s)\n", record, thousands(r.Counts.Events), thousands(r.Counts.Calls), thousands(lost), strings.Join(names, ", "))
 	e := r.Environment
 	t.f("  isolation  base %s, network %s, seccomp %s", e.Base, e.Network, e.Seccomp)
-	if len(e.Weaker) > 0 {
-		t.f("; weaker here: %s", strings.Join(e.Weaker, "; "))
-	}
 	t.f("\n")
+	for i, w := range e.Weaker {
+		if i == 0 {
+			t.f("  weaker here")
+		}
+		t.f("%s %s\n", strings.Repeat(" ", 1+11*min(i, 1)), w)
+	}
 	if n := len(r.Unhonoured); n > 0 {
 		t.f("  environment %s\n", t.paint("33", fmt.Sprintf("%d instruction(s) not honoured", n)))
 		for i, u := range r.Unhonoured {

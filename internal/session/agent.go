@@ -34,6 +34,7 @@ func (s *run) agent(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
+	s.trace(&cmd)
 	s.obs.enter(bodycam.WindowAgent)
 	proc, err := s.box.Start(ctx, cmd)
 	if err != nil {

@@ -133,6 +133,7 @@ func (s *run) settle(ctx context.Context) error {
 		health = append(health, s.proxy.Health())
 	}
 	errs = append(errs, s.w.Flush(), s.rows())
+	s.blind(health)
 	for _, h := range health {
 		errs = append(errs, s.w.Coverage(h))
 	}
@@ -327,8 +328,9 @@ func (s *run) manifest(ctx context.Context, when string) error {
 
 // analyse runs the analyses over the record.
 func (s *run) analyse(ctx context.Context) error {
+	findings := s.cross.findings()
 	if s.o.Analyse == nil {
-		return nil
+		return s.w.Findings(findings)
 	}
 	if err := s.w.Flush(); err != nil {
 		return err
@@ -338,7 +340,8 @@ func (s *run) analyse(ctx context.Context) error {
 		return err
 	}
 	r.Identities = s.o.Identities
-	findings, err := s.o.Analyse(ctx, r, s.plan)
+	found, err := s.o.Analyse(ctx, r, s.plan)
+	findings = append(findings, found...)
 	if werr := s.w.Findings(findings); werr != nil {
 		return errors.Join(err, werr)
 	}

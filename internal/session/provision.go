@@ -22,7 +22,6 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/harness/transcript"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
-	"github.com/bodycam-dev/bodycam/internal/sensor"
 	"github.com/bodycam-dev/bodycam/internal/sensor/names"
 )
 
@@ -256,29 +255,6 @@ func (s *run) boxConfig(p *names.Proxy) (sandbox.Config, error) {
 		c.ExtraCA = p.CA()
 	}
 	return c, nil
-}
-
-// observe attaches the sensors to the agent's part of the sandbox.
-func (s *run) observe(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.undo = append(s.undo, func() error { cancel(); return s.obs.stop() })
-	want := s.plan.Sensors
-	if len(want) == 0 {
-		want = []string{"auto"}
-	}
-	list, notes, err := chooseSensors(want)
-	if err != nil {
-		return err
-	}
-	s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, notes...) })
-	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{Hosts: boxHosts()})
-	s.joiner.Store(joiner)
-	for _, one := range list {
-		if err := s.obs.start(ctx, one, sensor.Target{Cgroup: s.box.Cgroup(sandbox.GroupAgent)}, joiner.Kernel); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (s *run) transcriptOptions() transcript.Options {

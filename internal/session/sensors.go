@@ -1,29 +1,163 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"github.com/bodycam-dev/bodycam/internal/sensor"
 	"github.com/bodycam-dev/bodycam/internal/sensor/bpf"
+	"github.com/bodycam-dev/bodycam/internal/sensor/names"
+	"github.com/bodycam-dev/bodycam/internal/sensor/ptrace"
 )
 
-// chooseSensors makes what a plan asks for. "auto" is the best that works here, and says what it chose and why.
-func chooseSensors(want []string) (list []sensor.Sensor, notes []string, err error) {
+// The sensors that a plan can ask for.
+const (
+	sensorAuto       = "auto"
+	sensorBPF        = "bpf"
+	sensorPtrace     = "ptrace"
+	sensorCrossCheck = "cross-check"
+)
+
+// sensors says which kernel sensors observe a run.
+type sensors struct {
+	bpf, ptrace bool
+	cross       bool // both, and their disagreements are findings
+	note        string
+}
+
+// chooseSensors reads what a plan asks for. "auto" is bpf for root, ptrace for others.
+func chooseSensors(want []string) (c sensors, err error) {
+	if len(want) == 0 {
+		want = []string{sensorAuto}
+	}
 	for _, name := range want {
 		switch name {
-		case "auto", "bpf":
-			s, err := bpf.New(bpf.Options{})
-			if err != nil {
-				return nil, nil, fmt.Errorf("the bpf sensor: %w", err)
+		case sensorAuto:
+			if os.Geteuid() == 0 {
+				c.bpf = true
+			} else {
+				c.ptrace, c.note = true, "not root: the ptrace sensor observes, which is slower and doesn't count bytes of files"
 			}
-			list = append(list, s)
+		case sensorBPF:
+			c.bpf = true
+		case sensorPtrace:
+			c.ptrace = true
+		case sensorCrossCheck:
+			c.bpf, c.ptrace, c.cross = true, true, true
 		default:
-			return nil, nil, fmt.Errorf("sensor %q: want auto, bpf, ptrace or cross-check", name)
+			return c, fmt.Errorf("sensor %q: want auto, bpf, ptrace or cross-check", name)
 		}
 	}
-	if os.Geteuid() != 0 {
-		notes = append(notes, "not root")
+	if c.bpf && os.Geteuid() != 0 {
+		return c, errors.New("the bpf sensor needs root: run with sudo, or with --sensor ptrace")
 	}
-	return list, notes, nil
+	if c.bpf && c.ptrace {
+		c.cross = true
+	}
+	return c, nil
+}
+
+// observe attaches the sensors to the agent's part of the sandbox.
+func (s *run) observe(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.undo = append(s.undo, func() error { cancel(); return s.obs.stop() })
+	c, err := chooseSensors(s.plan.Sensors)
+	if err != nil {
+		return err
+	}
+	if c.note != "" {
+		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, c.note) })
+	}
+	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{Hosts: boxHosts()})
+	s.joiner.Store(joiner)
+	target := sensor.Target{Cgroup: s.box.Cgroup(sandbox.GroupAgent)}
+	sink := sensor.Sink(joiner.Kernel)
+	if c.cross {
+		s.cross = &crossCheck{}
+		sink = s.cross.tee(&s.cross.bpf, sink)
+	}
+	if c.bpf {
+		b, err := bpf.New(bpf.Options{})
+		if err != nil {
+			return fmt.Errorf("the bpf sensor: %w", err)
+		}
+		if err := s.obs.start(ctx, b, target, sink); err != nil {
+			return err
+		}
+	}
+	if c.ptrace {
+		p := ptrace.New(ptrace.Options{})
+		if c.cross {
+			sink = s.cross.tee(&s.cross.ptrace, nil) // the record is bpf's; this is held against it
+		}
+		if err := s.obs.start(ctx, p, target, sink); err != nil {
+			return err
+		}
+		s.tracer = p
+	}
+	return nil
+}
+
+// trace has the agent's first process, and so all that it starts, traced, where the plan asks for it.
+func (s *run) trace(cmd *sandbox.Cmd) {
+	if s.tracer == nil {
+		return
+	}
+	cmd.Attach = s.tracer.Attach
+	cmd.Filter = s.tracer.ChildFilter()
+}
+
+// blind names what a tracer can't see because the sandbox's own filter comes first.
+func (s *run) blind(h []bodycam.Health) {
+	for i := range h {
+		if h[i].Sensor == "ptrace" && s.plan.Seccomp == string(sandbox.SeccompStrict) {
+			h[i].Blind = append(h[i].Blind, bodycam.Blind{What: "refused-calls", Inherent: true,
+				Why: "calls that the sandbox's seccomp filter refuses don't reach a tracer: attempts at them are not in the record"})
+		}
+	}
+}
+
+// crossCheck keeps what two sensors saw of one run.
+type crossCheck struct {
+	bpf, ptrace []bodycam.Event
+	cut         bool // more came than is kept: no comparison
+}
+
+// mostCrossed bounds the events kept of each sensor.
+const mostCrossed = 2_000_000
+
+func (c *crossCheck) tee(into *[]bodycam.Event, next sensor.Sink) sensor.Sink {
+	return func(e *bodycam.Event) error {
+		if len(*into) < mostCrossed {
+			*into = append(*into, *e)
+		} else {
+			c.cut = true
+		}
+		if next == nil {
+			return nil
+		}
+		return next(e)
+	}
+}
+
+// findings are the disagreements: one sensor was blind to, or deceived about, what the other saw.
+func (c *crossCheck) findings() []bodycam.Finding {
+	if c == nil {
+		return nil
+	}
+	if c.cut {
+		return []bodycam.Finding{{Analysis: "cross-check", Rule: "cross-check", Severity: bodycam.Info, Count: 1, Verdict: "undecidable",
+			Title: "the record is too large for the sensors to be held against each other"}}
+	}
+	out := []bodycam.Finding{}
+	for _, d := range sensor.CrossCheck(c.bpf, c.ptrace) {
+		out = append(out, bodycam.Finding{Analysis: "cross-check", Rule: "sensors-disagree", Severity: bodycam.Medium, Count: d.Count,
+			Title:    fmt.Sprintf("%s saw %s %s by process %d, %s did not", d.Seen, d.Verb, bodycam.Escape(d.Resource.Name), d.Proc.PID, d.Missed),
+			Resource: bodycam.Escape(d.Resource.Name)})
+	}
+	return out
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"github.com/bodycam-dev/bodycam/internal/sensor/names"
+	"github.com/bodycam-dev/bodycam/internal/sensor/ptrace"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"golang.org/x/sys/unix"
 )
@@ -85,8 +86,10 @@ type run struct {
 	proxy     *names.Proxy
 	stopProxy func() error // ends the proxy and waits until all it saw was delivered
 	joiner    atomic.Pointer[names.Joiner]
-	account   *account // the agent's standard output
-	errs      *account // its standard error
+	tracer    *ptrace.Sensor // nil: nothing is traced
+	cross     *crossCheck    // nil: one kernel sensor observes
+	account   *account       // the agent's standard output
+	errs      *account       // its standard error
 	agentPID  int
 	state     atomic.Pointer[Progress]
 }

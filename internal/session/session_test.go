@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -282,5 +284,66 @@ func TestSplitPattern(t *testing.T) {
 		if p, r := splitPattern(in); p != want[0] || r != want[1] {
 			t.Errorf("%s splits into %q and %q", in, p, r)
 		}
+	}
+}
+
+// The ptrace sensor records the same run, and together with bpf the two agree.
+func TestSensors(t *testing.T) {
+	needRoot(t)
+	for _, name := range []string{"ptrace", "cross-check"} {
+		t.Run(name, func(t *testing.T) {
+			script := "cat /etc/hostname; touch x; mv x y; python3 -c 'open(\"z\",\"w\").write(\"1\")'; sh -c 'exec ls / >/dev/null'"
+			r := mustRun(t, options(t, []string{"sh", "-c", script}, func(p *kind.Plan) { p.Sensors = []string{name} }))
+			if find(events(t, r), func(e *bodycam.Event) bool { return e.Type == bodycam.TypeRename && e.Path2 == "/workspace/y" }) == nil {
+				t.Error("the rename isn't in the record")
+			}
+			fs, err := r.Findings()
+			if err != nil || len(fs) > 0 {
+				t.Errorf("the sensors disagree: %+v, %v", fs, err)
+			}
+		})
+	}
+}
+
+// An ordinary user records through ptrace, in a box without cgroups.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Geteuid() == 0 {
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, err := os.MkdirTemp("/tmp", "bodycam-user-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		bin := filepath.Join(dir, "test")
+		b, err := os.ReadFile(exe)
+		if err == nil {
+			err = os.WriteFile(bin, b, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 65534, 65534)); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(bin, "-test.run=^TestOrdinaryUser$", "-test.v")
+		cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "--- PASS") {
+			t.Fatalf("as an ordinary user: %v\n%s", err, out)
+		}
+		return
+	}
+	r := mustRun(t, options(t, []string{"sh", "-c", "cat /etc/hostname; echo hi > made"}, nil))
+	if len(r.Info.Environment.Weaker) == 0 || len(r.Info.Sensors) == 0 || r.Info.Sensors[0].Sensor != "ptrace" {
+		t.Errorf("the run says weaker %q, sensors %+v", r.Info.Environment.Weaker, r.Info.Sensors)
+	}
+	if find(events(t, r), func(e *bodycam.Event) bool {
+		return e.Type == bodycam.TypeOpen && e.Path == "/workspace/made" && e.Access&bodycam.Write != 0
+	}) == nil {
+		t.Error("the write isn't in the record")
 	}
 }
