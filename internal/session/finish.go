@@ -134,6 +134,11 @@ func (s *run) settle(ctx context.Context) error {
 	}
 	errs = append(errs, s.w.Flush(), s.rows())
 	s.blind(health)
+	if n := s.obs.before; n > 0 {
+		s.update(func(r *bodycam.Run) {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d event(s) of the sandbox's own start, before the agent's program ran, were seen and are not in the record", n))
+		})
+	}
 	for _, h := range health {
 		errs = append(errs, s.w.Coverage(h))
 	}

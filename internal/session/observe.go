@@ -24,6 +24,9 @@ type observer struct {
 	err     error
 	broken  func() // called once, when the record can't go on
 
+	started bool   // the agent's program runs
+	before  uint64 // events before that: the sandbox's own start of it
+
 	health  []bodycam.Health
 	stopped bool
 	calls   atomic.Uint64
@@ -66,6 +69,10 @@ func (o *observer) sink(e *bodycam.Event) error {
 	if o.err != nil {
 		return o.err
 	}
+	if !o.started && !o.begins(e) {
+		o.before += e.N()
+		return nil
+	}
 	if e.Time == 0 && e.Boot != 0 {
 		e.Time = int64(e.Boot) + o.offset
 	}
@@ -81,6 +88,13 @@ func (o *observer) sink(e *bodycam.Event) error {
 		o.each(e)
 	}
 	return nil
+}
+
+// begins tells whether an event is the execution of the agent's program. What comes before it in the agent's group is
+// the sandbox giving up privileges on the agent's behalf: not its doing, and not in the record.
+func (o *observer) begins(e *bodycam.Event) bool {
+	o.started = e.Type == bodycam.TypeExec && !e.Failed() && e.Marks&bodycam.MarkSynthesised == 0
+	return o.started
 }
 
 // windowAt finds the window that was open at a boot time. What happened before the first, while the agent was being
