@@ -17,6 +17,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"github.com/bodycam-dev/bodycam/internal/store"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -345,5 +346,43 @@ func TestOrdinaryUser(t *testing.T) {
 		return e.Type == bodycam.TypeOpen && e.Path == "/workspace/made" && e.Access&bodycam.Write != 0
 	}) == nil {
 		t.Error("the write isn't in the record")
+	}
+}
+
+// When the disk that the run is written to is full the agent is stopped, since it must not act unobserved, and what
+// was recorded can be read.
+func TestDiskFull(t *testing.T) {
+	needRoot(t)
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=3m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	script := "i=0; while :; do i=$((i+1)); : > /workspace/a-file-with-quite-a-long-name-so-that-the-record-grows-quickly-$i; done"
+	o := options(t, []string{"sh", "-c", script}, func(p *kind.Plan) {
+		p.Agent.Timeout = kind.Duration(2 * time.Minute)
+		p.Judge.Workspace = nil // no manifest of what it makes
+	})
+	o.Dir = filepath.Join(disk, "run")
+	r, err := Run(t.Context(), o)
+	if !errors.Is(err, ErrEnvironment) || !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the error is %v", err)
+	}
+	if r == nil || r.Info.Error == "" {
+		t.Fatal("the run directory doesn't tell of the failure")
+	}
+	if r.Info.Complete.Complete {
+		t.Error("a record that could not be written is called complete")
+	}
+	n := 0
+	if err := r.Events(func(*bodycam.Event) error { n++; return nil }); err != nil || n < 100 {
+		t.Errorf("read %d events, %v", n, err)
+	}
+	if a := phaseNamed(t, r, "agent"); a.Ended.Sub(a.Started) > time.Minute {
+		t.Errorf("the agent went on for %v", a.Ended.Sub(a.Started))
 	}
 }

@@ -22,7 +22,11 @@ import (
 // setup carries out the Dockerfile's, the task's and the kind's steps. None of it is observed.
 func (s *run) setup(ctx context.Context) error {
 	for _, dir := range []string{s.plan.Workdir, "/logs/agent", "/logs/verifier", "/logs/artifacts"} {
-		if err := s.box.Mkdir(ctx, dir, s.plan.User, 0o755); err != nil {
+		if err := s.box.Mkdir(ctx, dir, s.plan.User, 0o755); err == nil {
+			continue
+		}
+		// The user may be one that the setup steps are about to make.
+		if err := s.box.Mkdir(ctx, dir, "root", 0o777); err != nil {
 			return err
 		}
 	}
