@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"github.com/bodycam-dev/bodycam"
 )
 
 const (
 	skillFile     = "SKILL.md"
 	maxSkillFile  = 1 << 20
 	maxSkillCount = 1000
+	maxDocument   = 64 << 10 // bytes of a SKILL.md that a plan keeps
 )
 
 // frontMatter is what a SKILL.md says of itself between two lines of three dashes.
@@ -74,6 +77,7 @@ func readSkill(dir, taskDir string) (Skill, []Note, error) {
 	if err != nil {
 		return s, []Note{{File: shown, Text: "skill " + s.Name + ": " + cause(err).Error()}}, nil
 	}
+	s.Document = bodycam.Escape(string(data[:min(len(data), maxDocument)]))
 	fm, err := parseFrontMatter(data)
 	if err != nil {
 		notes = append(notes, Note{File: shown, Text: "skill " + s.Name + ": " + err.Error()})

@@ -109,6 +109,8 @@ type Skill struct {
 	Roots       []string       `json:"roots,omitempty"` // directories in the box that hold a copy, sorted
 	Files       []ManifestFile `json:"files"`
 	SHA256      string         `json:"sha256"`
+	// Document is what SKILL.md says, as [bodycam.Escape] writes bytes, and cut: analyses compare a run with it.
+	Document string `json:"document,omitempty"`
 
 	same []string // further directories outside that hold the same skill
 }
