@@ -12,13 +12,33 @@ type pred func(*machine) bool
 
 func never(*machine) bool { return false }
 
-// compiled is a condition with the event types for which it can be true, and those for which it can be false.
-// The engine asks a rule only about types for which it can be true.
+// compiled is a condition as a tree whose leaves are ready to run, with the event types for which it can be true, and
+// those for which it can be false. A builder makes one closure of it for each event type.
 type compiled struct {
-	ok          pred
+	op          compiledOp
+	ok          pred        // of a leaf
+	kids        []*compiled // of the others
+	slot        int         // of a macro that keeps its answer for the rest of the event
 	may, mayNot typeSet
 	checks      int // how much work it is
 }
+
+type compiledOp uint8
+
+const (
+	opLeaf compiledOp = iota
+	opAnd
+	opOr
+	opNot
+	opMemo
+)
+
+func leaf(ok pred, may, mayNot typeSet) *compiled {
+	return &compiled{ok: ok, may: may, mayNot: mayNot, checks: 1}
+}
+
+// broken stands for what couldn't be compiled; the set won't be loaded.
+func broken() *compiled { return leaf(never, allTypes, allTypes) }
 
 // gap is something that a condition needs and our events don't have.
 type gap struct {
@@ -52,7 +72,7 @@ type macroKey struct {
 }
 
 type macroDone struct {
-	compiled
+	*compiled
 	gaps    []gap
 	unknown []gap
 }
@@ -66,80 +86,41 @@ func (c *compiler) hint(off int, hint, format string, args ...any) {
 }
 
 // condition compiles x. positive tells whether x being true helps to raise an alert (it doesn't below a "not").
-func (c *compiler) condition(x expr, positive bool) compiled {
+func (c *compiler) condition(x expr, positive bool) *compiled {
 	switch v := x.(type) {
 	case *andExpr:
-		out := compiled{may: allTypes}
-		ps := make([]pred, len(v.xs))
-		for i, y := range v.xs {
+		out := &compiled{op: opAnd, may: allTypes}
+		for _, y := range v.xs {
 			k := c.condition(y, positive)
-			ps[i] = k.ok
+			out.kids = append(out.kids, k)
 			out.may &= k.may
 			out.mayNot |= k.mayNot
 			out.checks += k.checks
 		}
-		out.ok = allOf(ps)
 		return out
 	case *orExpr:
-		out := compiled{mayNot: allTypes}
-		ps := make([]pred, len(v.xs))
-		for i, y := range v.xs {
+		out := &compiled{op: opOr, mayNot: allTypes}
+		for _, y := range v.xs {
 			k := c.condition(y, positive)
-			ps[i] = k.ok
+			out.kids = append(out.kids, k)
 			out.may |= k.may
 			out.mayNot &= k.mayNot
 			out.checks += k.checks
 		}
-		out.ok = anyOf(ps)
 		return out
 	case *notExpr:
 		k := c.condition(v.x, !positive)
-		inner := k.ok
-		return compiled{func(m *machine) bool { return !inner(m) }, k.mayNot, k.may, k.checks}
+		return &compiled{op: opNot, kids: []*compiled{k}, may: k.mayNot, mayNot: k.may, checks: k.checks}
 	case *macroExpr:
 		return c.macro(v, positive)
 	case *checkExpr:
 		return c.check(v, positive)
 	}
-	return compiled{ok: never}
-}
-
-func allOf(ps []pred) pred {
-	switch len(ps) {
-	case 2:
-		a, b := ps[0], ps[1]
-		return func(m *machine) bool { return a(m) && b(m) }
-	case 3:
-		a, b, c := ps[0], ps[1], ps[2]
-		return func(m *machine) bool { return a(m) && b(m) && c(m) }
-	}
-	return func(m *machine) bool {
-		for _, p := range ps {
-			if !p(m) {
-				return false
-			}
-		}
-		return true
-	}
-}
-
-func anyOf(ps []pred) pred {
-	if len(ps) == 2 {
-		a, b := ps[0], ps[1]
-		return func(m *machine) bool { return a(m) || b(m) }
-	}
-	return func(m *machine) bool {
-		for _, p := range ps {
-			if p(m) {
-				return true
-			}
-		}
-		return false
-	}
+	return broken()
 }
 
 // macro compiles a macro once and lets all its uses share the answer for an event.
-func (c *compiler) macro(v *macroExpr, positive bool) compiled {
+func (c *compiler) macro(v *macroExpr, positive bool) *compiled {
 	def := c.macros[v.name]
 	if def == nil {
 		names := make([]string, 0, len(c.macros))
@@ -151,7 +132,7 @@ func (c *compiler) macro(v *macroExpr, positive bool) compiled {
 			h = "it is a list: write FIELD in (" + v.name + ")"
 		}
 		c.hint(v.off, h, "there is no macro %q", v.name)
-		return compiled{ok: never, may: allTypes, mayNot: allTypes}
+		return broken()
 	}
 	key := macroKey{v.name, positive}
 	d := c.done[key]
@@ -159,7 +140,7 @@ func (c *compiler) macro(v *macroExpr, positive bool) compiled {
 		for _, s := range c.stack {
 			if s == v.name {
 				c.errorf(v.off, "macro %q leads back to itself: %s", v.name, strings.Join(append(c.stack, v.name), " → "))
-				return compiled{ok: never, may: allTypes, mayNot: allTypes}
+				return broken()
 			}
 		}
 		d = c.compileMacro(def, positive)
@@ -174,7 +155,7 @@ func (c *compiler) compileMacro(def *macroDef, positive bool) *macroDone {
 	rule, txt, gaps, unknown := c.rule, c.txt, c.gaps, c.unknown
 	c.stack = append(c.stack, def.name)
 	c.rule, c.txt, c.gaps, c.unknown = "macro "+def.name, def.cond, nil, nil
-	d := &macroDone{compiled: compiled{ok: never, may: allTypes, mayNot: allTypes}}
+	d := &macroDone{compiled: broken()}
 	if def.ast != nil {
 		d.compiled = c.condition(def.ast, positive)
 	}
@@ -182,22 +163,10 @@ func (c *compiler) compileMacro(def *macroDef, positive bool) *macroDone {
 	c.stack = c.stack[:len(c.stack)-1]
 	c.rule, c.txt, c.gaps, c.unknown = rule, txt, gaps, unknown
 	if d.checks > 1 {
-		d.ok = remember(c.slots, d.ok)
+		d.compiled = &compiled{op: opMemo, kids: []*compiled{d.compiled}, slot: c.slots, may: d.may, mayNot: d.mayNot, checks: d.checks}
 		c.slots++
 	}
 	return d
-}
-
-// remember keeps a macro's answer for the rest of the event.
-func remember(slot int, body pred) pred {
-	return func(m *machine) bool {
-		if e := m.memo[slot]; e>>1 == m.gen {
-			return e&1 != 0
-		}
-		r := body(m)
-		m.memo[slot] = m.gen<<1 | uint32(b2i(r))
-		return r
-	}
 }
 
 // values gives the literals of a check with the names of lists put in.
@@ -259,17 +228,16 @@ func (c *compiler) listItems(l *listDef, above []string) []string {
 }
 
 // check compiles one comparison.
-func (c *compiler) check(k *checkExpr, positive bool) compiled {
+func (c *compiler) check(k *checkExpr, positive bool) *compiled {
 	if k.op == "!=" {
 		positive = !positive
 	}
 	left, ok := c.term(k.left, positive)
-	fail := compiled{ok: never, may: allTypes, mayNot: allTypes, checks: 1}
 	if !ok {
 		if k.right != nil {
 			c.term(k.right, positive)
 		}
-		return fail
+		return broken()
 	}
 	p, ok := pred(nil), false
 	switch {
@@ -288,13 +256,13 @@ func (c *compiler) check(k *checkExpr, positive bool) compiled {
 		p, ok = c.compareValues(k, left, vals)
 	}
 	if !ok {
-		return fail
+		return broken()
 	}
-	return compiled{p, left.types, allTypes, 1}
+	return leaf(p, left.types, allTypes)
 }
 
 // checkType compiles evt.type = … into a set of calls and finds the event types that can be meant.
-func (c *compiler) checkType(k *checkExpr, vals []value, left getter) compiled {
+func (c *compiler) checkType(k *checkExpr, vals []value, left getter) *compiled {
 	names := make([]string, 0, len(vals))
 	for _, v := range vals {
 		names = append(names, v.s)
@@ -306,7 +274,7 @@ func (c *compiler) checkType(k *checkExpr, vals []value, left getter) compiled {
 		if !ok {
 			p = never
 		}
-		return compiled{p, allTypes, allTypes, 1}
+		return leaf(p, allTypes, allTypes)
 	}
 	set := make([]bool, len(facts.calls))
 	var may typeSet
@@ -332,9 +300,9 @@ func (c *compiler) checkType(k *checkExpr, vals []value, left getter) compiled {
 	other := facts.otherTypes(set)
 	p := func(m *machine) bool { return set[m.call] }
 	if k.op == "!=" {
-		return compiled{func(m *machine) bool { return !set[m.call] }, other, may, 1}
+		return leaf(func(m *machine) bool { return !set[m.call] }, other, may)
 	}
-	return compiled{p, may, other, 1}
+	return leaf(p, may, other)
 }
 
 // otherTypes are the event types that can be called something outside the set.
@@ -358,10 +326,10 @@ func (f *linuxFacts) otherTypes(set []bool) typeSet {
 }
 
 // checkKind compiles body.type = …, which says exactly which event types are meant.
-func (c *compiler) checkKind(k *checkExpr, vals []value) compiled {
+func (c *compiler) checkKind(k *checkExpr, vals []value) *compiled {
 	if k.mod != "" || !contains([]string{"=", "!=", "in", "intersects"}, k.op) {
 		c.errorf(k.opOff, "body.type wants =, != or in")
-		return compiled{ok: never, may: allTypes, mayNot: allTypes, checks: 1}
+		return broken()
 	}
 	var set typeSet
 	for _, v := range vals {
@@ -375,5 +343,5 @@ func (c *compiler) checkKind(k *checkExpr, vals []value) compiled {
 	if k.op == "!=" {
 		set = ^set
 	}
-	return compiled{func(m *machine) bool { return set.has(m.ev.Type) }, set, ^set, 1}
+	return leaf(func(m *machine) bool { return set.has(m.ev.Type) }, set, ^set)
 }

@@ -26,7 +26,6 @@ type Match struct {
 type Engine struct {
 	set     *Set
 	m       machine
-	byType  [64][]*rule
 	states  []*progress // of the sequences
 	counts  []*counter  // of the rules with a threshold
 	matches []Match
@@ -42,20 +41,11 @@ func (s *Set) NewEngine(ctx Context) *Engine {
 		if !r.Enabled || len(r.Unsupported) > 0 {
 			continue
 		}
-		types := r.types
 		if r.seq != nil {
 			e.states[r.index] = newProgress(r.seq)
-			if r.seq.taint {
-				types |= flowTypes
-			}
 		}
 		if r.limit != nil {
 			e.counts[r.index] = &counter{limit: r.limit, tallies: map[bodycam.Proc]*tally{}}
-		}
-		for t := range e.byType {
-			if types.has(bodycam.Type(t)) {
-				e.byType[t] = append(e.byType[t], r)
-			}
 		}
 	}
 	return e
@@ -76,7 +66,7 @@ func (e *Engine) Event(ev *bodycam.Event) []Match {
 func (e *Engine) Would(ev *bodycam.Event) []Match { return e.judge(ev, true) }
 
 func (e *Engine) judge(ev *bodycam.Event, peek bool) []Match {
-	rules := e.byType[ev.Type&63]
+	rules := e.set.byType[ev.Type&63]
 	e.matches = e.matches[:0]
 	if len(rules) == 0 {
 		return nil
@@ -87,15 +77,15 @@ func (e *Engine) judge(ev *bodycam.Event, peek bool) []Match {
 		switch {
 		case r.seq != nil:
 			if !peek {
-				e.sequence(r)
+				e.sequence(r.rule)
 			}
-		case !r.cond(m):
+		case !r.ok(m):
 		case r.limit != nil:
 			if !peek {
-				e.limit(r)
+				e.limit(r.rule)
 			}
 		default:
-			e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Confidence: 1, Count: ev.N(), rule: r})
+			e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Confidence: 1, Count: ev.N(), rule: r.rule})
 		}
 	}
 	if len(e.matches) == 0 {

@@ -137,12 +137,19 @@ type Set struct {
 	warnings []*Problem
 	slots    int
 	files    []string
+	byType   [64][]asked
+}
+
+// asked is a rule that is asked about events of one type, with its condition for that type (nil: a sequence).
+type asked struct {
+	*rule
+	ok pred
 }
 
 // rule is a compiled rule.
 type rule struct {
 	Rule
-	cond   pred
+	cond   *compiled
 	types  typeSet
 	output template
 	seq    *sequence
@@ -285,6 +292,7 @@ func (l *loader) compile(d *definitions, opts Options) *Set {
 		}
 	}
 	set.slots = c.slots
+	set.build()
 	set.warnings = l.warns
 	return set
 }
@@ -300,7 +308,6 @@ func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *ru
 	}
 	c.gaps, c.unknown = nil, nil
 	errs := len(l.errs)
-	k.cond, k.types = never, 0
 	switch {
 	case r.sequence != nil:
 		k.seq = l.sequence(d, c, r)
@@ -308,7 +315,8 @@ func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *ru
 			k.types = k.seq.types()
 		}
 	case r.hasCond:
-		k.cond, k.types = l.condition(d, c, r)
+		k.cond = l.condition(d, c, r)
+		k.types = k.cond.may
 	}
 	if r.threshold != nil {
 		k.limit = l.threshold(c, r)
@@ -327,16 +335,15 @@ func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *ru
 	return k
 }
 
-func (l *loader) condition(d *definitions, c *compiler, r *ruleDef) (pred, typeSet) {
+func (l *loader) condition(d *definitions, c *compiler, r *ruleDef) *compiled {
 	x, e := parseCondition(r.cond.s)
 	if e != nil {
 		l.report(r.cond.mark(e.off), r.name, e.msg, e.hint)
-		return never, 0
+		return broken()
 	}
 	x = d.withExceptions(r, x)
 	c.txt = r.cond
-	out := c.condition(x, true)
-	return out.ok, out.may
+	return c.condition(x, true)
 }
 
 // unknownFields reports fields that nobody knows, unless the rule asks to be skipped for them.
@@ -409,3 +416,25 @@ func (s *Set) Unsupported() []Rule {
 
 // Warnings are what the files could say better, and what is left out.
 func (s *Set) Warnings() []*Problem { return s.warnings }
+
+// build makes the closures of the rules that are on and supported, for each event type.
+func (s *Set) build() {
+	b := newBuilder()
+	for _, r := range s.rules {
+		if !r.Enabled || len(r.Unsupported) > 0 {
+			continue
+		}
+		for t := range s.byType {
+			if r.seq != nil {
+				r.seq.build(b, t)
+				if r.seq.sees(bodycam.Type(t)) {
+					s.byType[t] = append(s.byType[t], asked{rule: r})
+				}
+				continue
+			}
+			if ok := b.pred(r.cond, t); ok != nil {
+				s.byType[t] = append(s.byType[t], asked{r, ok})
+			}
+		}
+	}
+}

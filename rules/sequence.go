@@ -37,8 +37,8 @@ type sequence struct {
 	by     string
 	within int64 // nanoseconds from the first step to the last; 0: without limit
 	taint  bool
-	steps  []compiled
-	index  int // of the rule's state in the engine
+	steps  []*compiled
+	preds  [][64]pred // of each step, by event type; nil: it can't be true
 }
 
 func (s *sequence) types() typeSet {
@@ -47,6 +47,25 @@ func (s *sequence) types() typeSet {
 		t |= st.may
 	}
 	return t
+}
+
+func (s *sequence) build(b *builder, t int) {
+	if s.preds == nil {
+		s.preds = make([][64]pred, len(s.steps))
+	}
+	for i, st := range s.steps {
+		s.preds[i][t] = b.pred(st, t)
+	}
+}
+
+// sees tells whether events of the type matter: to a step, or because data may move by them.
+func (s *sequence) sees(t bodycam.Type) bool {
+	for i := range s.preds {
+		if s.preds[i][t] != nil {
+			return true
+		}
+	}
+	return s.taint && flowTypes.has(t)
 }
 
 // sequence compiles a sequence's steps.
@@ -137,17 +156,17 @@ func (p *progress) event(m *machine) *chain {
 	var found *chain
 	// From the last step to the first, so that one event doesn't serve as two steps.
 	for i := len(s.steps) - 1; i >= 0; i-- {
-		st := s.steps[i]
-		if !st.may.has(e.Type) {
+		ok := s.preds[i][e.Type&63]
+		if ok == nil {
 			continue
 		}
 		var before *chain
 		sure := float32(1)
 		if i > 0 {
-			if before, sure = p.before(m, key, i); before == nil || !st.ok(m) {
+			if before, sure = p.before(m, key, i); before == nil || !ok(m) {
 				continue
 			}
-		} else if !st.ok(m) {
+		} else if !ok(m) {
 			continue
 		}
 		next := &chain{steps: before.with(e), sure: sure}
