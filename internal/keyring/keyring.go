@@ -132,7 +132,7 @@ func Create(dir, passphrase string) error {
 // RotateSigning puts a new signing key in place of the ring's, and keeps the old file beside it, named by date. The
 // hand-over in a log that goes on is signed by the log's writer.
 func RotateSigning(dir, passphrase string, now time.Time) error {
-	suffix := "." + now.UTC().Format("20060102T150405")
+	suffix := "." + now.UTC().Format(stampForm)
 	for _, name := range []string{SigningFile, PublicFile} {
 		if err := os.Rename(filepath.Join(dir, name), filepath.Join(dir, name+suffix)); err != nil {
 			return fmt.Errorf("putting the old signing key aside: %w", err)

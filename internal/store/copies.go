@@ -37,8 +37,8 @@ func (r *Run) CompareCopies() ([]CopyFault, error) {
 		return nil, err
 	}
 	defer lr.Close()
-	c := comparer{run: r, log: lr, known: map[string]bool{}}
-	if err := c.open(); err != nil {
+	c := comparer{run: r, log: lr, open: batches{log: lr}, known: map[string]bool{}}
+	if err := c.begin(); err != nil {
 		return nil, err
 	}
 	for rec, err := range lr.Records(0) {
@@ -56,10 +56,12 @@ func (r *Run) CompareCopies() ([]CopyFault, error) {
 type comparer struct {
 	run    *Run
 	log    *ledger.Reader
+	open   batches
 	seg    *segmentReader // nil: there is no working copy of the events
 	bad    bool           // the events differ already
 	known  map[string]bool
 	ended  bool // run.json was sealed
+	erased bool // files were erased, so that it isn't known which there were
 	faults []CopyFault
 }
 
@@ -67,7 +69,7 @@ func (c *comparer) fault(name, why string) {
 	c.faults = append(c.faults, CopyFault{Name: name, Why: why, Derived: slices.Contains(derived, name)})
 }
 
-func (c *comparer) open() error {
+func (c *comparer) begin() error {
 	seg, err := openSegment(filepath.Join(c.run.Dir, EventsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -83,19 +85,27 @@ func (c *comparer) open() error {
 func (c *comparer) record(rec *ledger.ReadRecord) error {
 	switch rec.Type {
 	case RecordEvents:
-		events, err := c.log.Events(rec)
+		events, err := c.open.events(rec)
 		if err != nil {
 			return err
 		}
 		c.events(rec, events)
 	case RecordFile:
-		return c.file(rec)
+		err := c.file(rec)
+		if errors.Is(err, ledger.ErrErased) {
+			c.erased = true
+			return nil
+		}
+		return err
 	case RecordRun:
+		c.ended = true
 		b, err := c.log.Payload(rec)
+		if errors.Is(err, ledger.ErrErased) {
+			return nil // what run.json says now was written by the erasure
+		}
 		if err != nil {
 			return err
 		}
-		c.ended = true
 		now, err := os.ReadFile(filepath.Join(c.run.Dir, InfoFile))
 		if err != nil || !bytes.Equal(b, now) {
 			c.fault(InfoFile, "differs from what was sealed when the run ended")
@@ -109,6 +119,9 @@ func (c *comparer) events(rec *ledger.ReadRecord, events [][]byte) {
 		return
 	}
 	for i, want := range events {
+		if want == nil {
+			continue // erased, and no longer in the working copy
+		}
 		got, err := c.seg.nextRaw()
 		if err == nil && bytes.Equal(got, want) {
 			continue

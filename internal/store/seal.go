@@ -200,6 +200,7 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 		return err
 	}
 	defer lr.Close()
+	open := batches{log: lr}
 	for rec, err := range lr.Records(0) {
 		if err != nil {
 			return fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
@@ -207,7 +208,7 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 		if rec.Type != RecordEvents {
 			continue
 		}
-		events, err := lr.Events(rec)
+		events, err := open.events(rec)
 		if errors.Is(err, ledger.ErrNoKey) {
 			return fmt.Errorf("%s: record %d: %w", r.Dir, rec.Seq, ErrSealedOnly)
 		}
@@ -215,6 +216,9 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 			return fmt.Errorf("opening record %d of %s: %w", rec.Seq, r.Dir, err)
 		}
 		for i, b := range events {
+			if b == nil {
+				continue // erased
+			}
 			var e bodycam.Event
 			if err := bodycam.DecodeEvent(b, &e); err != nil {
 				return fmt.Errorf("record %d of %s, event %d: %w", rec.Seq, r.Dir, i, err)

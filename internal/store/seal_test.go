@@ -31,6 +31,11 @@ func sealing(t *testing.T) (*Sealing, age.Identity) {
 
 func sealedRun(t *testing.T, only bool) (*Run, age.Identity) {
 	t.Helper()
+	return sealedRunWith(t, only, []bodycam.Finding{{Rule: "r1", Title: "t"}})
+}
+
+func sealedRunWith(t *testing.T, only bool, findings []bodycam.Finding) (*Run, age.Identity) {
+	t.Helper()
 	s, id := sealing(t)
 	s.Only = only
 	dir := filepath.Join(t.TempDir(), "r")
@@ -48,7 +53,7 @@ func sealedRun(t *testing.T, only bool) (*Run, age.Identity) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(w.Rows([]bodycam.Row{{Kind: bodycam.RowTool, Command: "ls"}}), w.File("agent/stdout", []byte("said\n")),
-		w.Findings([]bodycam.Finding{{Rule: "r1", Title: "t"}}), w.Coverage(bodycam.Health{Sensor: "bpf", Total: bodycam.Counters{Seen: 3000, Emitted: 3000}})); err != nil {
+		w.Findings(findings), w.Coverage(bodycam.Health{Sensor: "bpf", Total: bodycam.Counters{Seen: 3000, Emitted: 3000}})); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Update(func(r *bodycam.Run) { r.Ended = time.Now() }); err != nil {
