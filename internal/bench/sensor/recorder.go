@@ -33,7 +33,7 @@ func recorders(dir string, with []string) (out []recorder, missing []string, err
 		return nil, nil, err
 	}
 	add(ours, func(argv []string, in string, env []string) (result, error) { return runOurs(cg, argv, in, env, true) })
-	add("attached, other cgroup", func(argv []string, in string, env []string) (result, error) { return runOurs(cg, argv, in, env, false) })
+	add("attached elsewhere", func(argv []string, in string, env []string) (result, error) { return runOurs(cg, argv, in, env, false) })
 	if _, e := exec.LookPath("strace"); e == nil {
 		pre := []string{"strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=%file,%network,%process", "-o", filepath.Join(dir, "strace.out")}
 		add("strace --seccomp-bpf", func(argv []string, in string, env []string) (result, error) {

@@ -115,7 +115,7 @@ func makeRepo(to string) error {
 	if err := os.CopyFS(to, os.DirFS(filepath.Join(strings.TrimSpace(string(root)), "src"))); err != nil {
 		return err
 	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "all"}, {"gc", "-q"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"config", "gc.auto", "0"}, {"add", "-A"}, {"-c", "user.name=bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "all"}, {"gc", "-q"}} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = to
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -20,12 +20,8 @@ const maxCalls = 576
 type callTables struct {
 	amd64, i386 [maxCalls]sensorCall
 	socketcalls [32]uint16
-	flags       map[callKey]uint8 // which argument, from 1, is the event's Flags
-}
-
-type callKey struct {
-	abi bodycam.ABI
-	nr  int32
+	flags       [bodycam.ABIX32 + 1][maxCalls]uint8  // which argument, from 1, is the event's Flags
+	opens       [bodycam.ABIX32 + 1][maxCalls]uint64 // the flags of calls that open without being given any
 }
 
 var actions = map[string]sensorAct{
@@ -50,7 +46,7 @@ var socketcallNames = map[int]string{
 var calls = sync.OnceValues(func() (*callTables, error) { return parseCalls(callsTSV) })
 
 func parseCalls(tsv string) (*callTables, error) {
-	t := &callTables{flags: map[callKey]uint8{}}
+	t := &callTables{}
 	for i, line := range strings.Split(tsv, "\n") {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -104,7 +100,10 @@ func (t *callTables) add(f []string) error {
 			return fmt.Errorf("%s has number %d, the tables end at %d", name, nr, maxCalls)
 		}
 		found = true
-		t.flags[callKey{abi, nr}] = arg[6]
+		t.flags[abi][nr] = arg[6]
+		if name == "creat" {
+			t.opens[abi][nr] = oCreat | oTrunc | 1
+		}
 		switch {
 		case abi == bodycam.ABII386:
 			t.i386[nr] = c
@@ -118,15 +117,32 @@ func (t *callTables) add(f []string) error {
 	return nil
 }
 
-// flagsOf returns the argument of a call that is the event's Flags, from args.
-func (t *callTables) flagsOf(abi bodycam.ABI, nr int32, args *[5]uint64) uint64 {
+// flagsArg returns which argument of a call, from 1, is the event's Flags; 0 for none.
+func (t *callTables) flagsArg(abi bodycam.ABI, nr int32) uint8 {
 	if abi == bodycam.ABIX32 {
 		nr &^= x32Bit
 	}
-	if i := t.flags[callKey{abi, nr}]; i >= 1 && int(i) <= len(args) {
+	if int(abi) >= len(t.flags) || nr < 0 || nr >= maxCalls {
+		return 0
+	}
+	return t.flags[abi][nr]
+}
+
+// flagsOf returns the argument of a call that is the event's Flags, from args.
+func (t *callTables) flagsOf(abi bodycam.ABI, nr int32, args *[5]uint64) uint64 {
+	if i := t.flagsArg(abi, nr); i >= 1 && int(i) <= len(args) {
 		return args[i-1]
 	}
 	return 0
+}
+
+// openFlags returns the flags of a call that opens.
+func (t *callTables) openFlags(abi bodycam.ABI, nr int32, args *[5]uint64) uint64 {
+	f := t.flagsOf(abi, nr, args)
+	if f == 0 && int(abi) < len(t.opens) && nr >= 0 && nr < maxCalls {
+		f = t.opens[abi][nr]
+	}
+	return f
 }
 
 const x32Bit = 0x40000000

@@ -20,13 +20,15 @@ type decoder struct {
 	offset int64  // wall clock minus boot clock
 	argMax int
 
-	count [sensorSourceSRC_NUM]bodycam.Counters
-	seqs  []cpuSeq
-	procs map[int32]*process
-	tasks map[int32]*task
-	execs map[uint32]*heldExec // by thread: argv is still coming
-	net   netState
-	blind map[string]uint64
+	count   [sensorSourceSRC_NUM]bodycam.Counters
+	seqs    []cpuSeq
+	procs   map[int32]*process
+	tasks   map[int32]*task
+	execs   map[uint32]*heldExec // by thread: argv is still coming
+	net     netState
+	blind   map[string]uint64
+	spare   []*task // of tasks that ended, to be used again
+	scratch slot
 
 	stopped map[int32]*heldEvent // by thread: calls that a signal interrupted
 
@@ -39,8 +41,16 @@ type process struct{ id, parent bodycam.Proc }
 
 // task mirrors the names in a task's cache in the kernel.
 type task struct {
-	slots [cacheSlots]slot
-	uring map[uint8]uint64
+	slots [cacheSlots]*slot
+}
+
+// slot returns a slot to be filled.
+func (t *task) slot(i uint16) *slot {
+	p := &t.slots[i%cacheSlots]
+	if *p == nil {
+		*p = &slot{}
+	}
+	return *p
 }
 
 const cacheSlots = 32
@@ -165,7 +175,7 @@ func (d *decoder) bodyRecord(r record) error {
 		if err := d.notRestarted(int32(r.Tid)); err != nil {
 			return err
 		}
-		delete(d.tasks, int32(r.Tid))
+		d.forget(int32(r.Tid))
 		return nil
 	case sensorKindK_SIGNAL:
 		e := d.begin(r, bodycam.TypeSignal)
@@ -224,10 +234,31 @@ func (d *decoder) deliver(source uint8) error {
 func (d *decoder) taskOf(r record) *task {
 	t := d.tasks[int32(r.Tid)]
 	if t == nil {
-		t = &task{}
+		if n := len(d.spare); n > 0 {
+			t, d.spare = d.spare[n-1], d.spare[:n-1]
+		} else {
+			t = &task{}
+		}
 		d.tasks[int32(r.Tid)] = t
 	}
 	return t
+}
+
+// forget frees what is kept for a task that ended.
+func (d *decoder) forget(tid int32) {
+	t := d.tasks[tid]
+	if t == nil {
+		return
+	}
+	delete(d.tasks, tid)
+	if len(d.spare) < 64 {
+		for _, s := range t.slots {
+			if s != nil {
+				s.oid = 0
+			}
+		}
+		d.spare = append(d.spare, t)
+	}
 }
 
 // place makes the path as the sandbox sees it.

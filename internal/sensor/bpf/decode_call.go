@@ -18,7 +18,7 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 	d.names(e, r, b, s)
 	switch typ {
 	case bodycam.TypeOpen:
-		e.Flags = d.openFlags(r, b)
+		e.Flags = d.tables.openFlags(e.ABI, r.Nr, &b.Arg)
 		e.Access = accessAsked(e.Flags)
 	case bodycam.TypeExec:
 		e.Access = bodycam.Exec
@@ -42,8 +42,7 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 	case bodycam.TypeMkdir:
 		e.Access = bodycam.Dir | bodycam.Create
 	case bodycam.TypeChown:
-		i := d.tables.flags[callKey{e.ABI, r.Nr &^ x32Bit}]
-		if i >= 1 && i <= 4 {
+		if i := d.tables.flagsArg(e.ABI, r.Nr); i >= 1 && i <= 4 {
 			e.Flags = b.Arg[i-1]&0xffffffff | b.Arg[i]<<32
 		}
 	case bodycam.TypeXattr:

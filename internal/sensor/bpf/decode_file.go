@@ -89,25 +89,17 @@ func accessAsked(flags uint64) bodycam.Access {
 	return a
 }
 
-// openFlags returns the flags of a call that opens.
-func (d *decoder) openFlags(r record, b *sensorBody) uint64 {
-	name := bodycam.SyscallName(bodycam.ABI(r.Abi), r.Nr)
-	switch name {
-	case "creat":
-		return oCreat | oTrunc | 1
-	case "memfd_create":
-		return 0
-	}
-	return d.tables.flagsOf(bodycam.ABI(r.Abi), r.Nr, &b.Arg)
-}
-
 // open reports an open that worked, and remembers the file for what its slot tells later. A K_FILE record only does
 // the latter.
 func (d *decoder) open(r record, b *sensorBody, s *[4][]byte) error {
-	sl := slot{dev: dev(b.Dev), ino: b.Ino, nr: r.Nr, abi: bodycam.ABI(r.Abi), typ: bodycam.Type(r.Type)}
+	sl := &d.scratch
+	if b.Walk&walkNoFD == 0 {
+		sl = d.taskOf(r).slot(b.Slot)
+	}
+	*sl = slot{dev: dev(b.Dev), ino: b.Ino, nr: r.Nr, abi: bodycam.ABI(r.Abi), typ: bodycam.Type(r.Type)}
 	opened := sensorKind(r.Kind) == sensorKindK_OPEN
 	if opened {
-		sl.flags = d.openFlags(r, b)
+		sl.flags = d.tables.openFlags(bodycam.ABI(r.Abi), r.Nr, &b.Arg)
 		sl.given = string(s[0])
 	}
 	sl.access = accessOf(b.Fmode, b.Fflags, b.Imode, sl.flags)
@@ -130,9 +122,6 @@ func (d *decoder) open(r record, b *sensorBody, s *[4][]byte) error {
 		sl.detail = "new"
 	}
 	sl.oid = r.Seq<<12 | uint64(r.Cpu)&0xfff
-	if b.Walk&walkNoFD == 0 {
-		d.taskOf(r).slots[b.Slot%cacheSlots] = sl
-	}
 	if !opened {
 		return nil
 	}
@@ -152,13 +141,14 @@ func (sl *slot) describe(e *bodycam.Event) {
 }
 
 // slotOf finds the file that a slot held when it was given the name oid.
-func (d *decoder) slotOf(r record, index uint16, oid uint64) slot {
+func (d *decoder) slotOf(r record, index uint16, oid uint64) *slot {
 	if t := d.tasks[int32(r.Tid)]; t != nil {
-		if sl := t.slots[index%cacheSlots]; sl.oid == oid {
+		if sl := t.slots[index%cacheSlots]; sl != nil && sl.oid == oid {
 			return sl
 		}
 	}
-	return slot{typ: bodycam.TypeOpen, nr: -1, marks: bodycam.MarkTruncated}
+	d.scratch = slot{typ: bodycam.TypeOpen, nr: -1, marks: bodycam.MarkTruncated}
+	return &d.scratch
 }
 
 // flush reports what a slot gathered: repeated opens, mappings, and what went through the file.

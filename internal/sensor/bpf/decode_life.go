@@ -126,7 +126,7 @@ func (d *decoder) exit(r record, b *sensorBody) error {
 	e := d.begin(r, bodycam.TypeExit)
 	e.Status = int32(b.Ret)
 	err := d.deliver(r.Source)
-	delete(d.tasks, int32(r.Tid))
+	d.forget(int32(r.Tid))
 	delete(d.procs, int32(r.Tgid))
 	return err
 }

@@ -25,9 +25,9 @@ type pauser struct {
 	wake   chan struct{}
 	quit   chan struct{}
 	once   sync.Once
-	frozen bool
+	frozen atomic.Bool
 	count  atomic.Uint64
-	stops  uint64 // of the kernel's count, those dealt with
+	stops  atomic.Uint64 // of the kernel's count, those dealt with
 }
 
 func newPauser(cgroup string, p *programs, r *ring, size uint64) *pauser {
@@ -36,7 +36,7 @@ func newPauser(cgroup string, p *programs, r *ring, size uint64) *pauser {
 
 // look wakes the pauser where the ring is filling. Cheap: the reader calls it after each chunk.
 func (p *pauser) look() {
-	if p.ring.waiting() < p.size/2 {
+	if p.ring.waiting() < p.size/2 && !p.paused() {
 		return
 	}
 	select {
@@ -49,46 +49,61 @@ func (p *pauser) pauses() uint64 { return p.count.Load() }
 
 func (p *pauser) stop() { p.once.Do(func() { close(p.quit) }) }
 
+// run waits for the reader's sign that the ring is filling, then watches until the target can go on.
 func (p *pauser) run(wg *sync.WaitGroup) {
 	defer wg.Done()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
 	for {
 		select {
 		case <-p.quit:
 			p.release()
 			return
 		case <-p.wake:
-		case <-tick.C:
+			p.hold()
 		}
+	}
+}
+
+// hold keeps the target from writing until the ring has drained, and no stopped process is left.
+func (p *pauser) hold() {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
 		switch n := p.ring.waiting(); {
 		case n >= p.size/2:
 			p.freeze()
-			tick.Reset(time.Millisecond)
-		case n <= p.size/16 && p.paused():
+		case n <= p.size/16:
 			p.release()
-			tick.Reset(pollInterval)
+			if !p.paused() {
+				return
+			}
+		}
+		select {
+		case <-p.quit:
+			return
+		case <-tick.C:
 		}
 	}
 }
 
 func (p *pauser) freeze() {
-	if p.frozen || p.write("1") != nil { // without the freeze, the kernel side's stop still holds
+	if p.frozen.Load() || p.write("1") != nil { // without the freeze, the kernel side's stop still holds
 		return
 	}
-	p.frozen = true
+	p.frozen.Store(true)
 	p.count.Add(1)
 }
 
 func (p *pauser) paused() bool {
 	var n uint64
 	_ = p.prog.objs.Stops.Get(&n)
-	return p.frozen || n != p.stops
+	return p.frozen.Load() || n != p.stops.Load()
 }
 
 // release lets the target go on: all that the kernel side stopped, then the cgroup.
 func (p *pauser) release() {
-	_ = p.prog.objs.Stops.Get(&p.stops)
+	var n uint64
+	_ = p.prog.objs.Stops.Get(&n)
+	p.stops.Store(n)
 	var tgid uint32
 	for p.prog.objs.Stopped.NextKey(nil, &tgid) == nil {
 		if p.prog.objs.Stopped.Delete(tgid) != nil {
@@ -98,8 +113,8 @@ func (p *pauser) release() {
 			_ = unix.Kill(int(tgid), unix.SIGCONT)
 		}
 	}
-	if p.frozen && p.write("0") == nil {
-		p.frozen = false
+	if p.frozen.Load() && p.write("0") == nil {
+		p.frozen.Store(false)
 	}
 }
 

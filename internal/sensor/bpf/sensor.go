@@ -164,7 +164,8 @@ func bootNow() int64 {
 }
 
 // pollInterval bounds how late a record is read while there are few: the kernel side wakes the reader only for much.
-const pollInterval = 20 * time.Millisecond
+// Each look costs some 100 µs with all that the Go runtime does around it.
+const pollInterval = 100 * time.Millisecond
 
 // read only copies from the ring to memory, so that the ring drains however slow the sink is.
 func (s *Sensor) read(n int) {
