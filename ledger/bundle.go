@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -129,6 +130,11 @@ func readHashes(d *dcbor.Decoder) (list []Hash) {
 		list = append(list, h)
 	}
 	return list
+}
+
+// IsBundle tells whether b begins as a bundle does: whether it was meant to be one.
+func IsBundle(b []byte) bool {
+	return bytes.HasPrefix(b, dcbor.AppendText(append(dcbor.AppendMap(nil, 6), 1), bundleTag))
 }
 
 // ParseBundle reads a bundle. It accepts no other encoding of the same bundle. What the bundle is worth,

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
@@ -139,8 +140,8 @@ func (g *Genesis) valid() error {
 	switch {
 	case g.Profile != ProfileDefault && g.Profile != ProfileAFR:
 		return fmt.Errorf("the genesis names an unknown %s", g.Profile)
-	case !checkpoint.ValidName(g.Name) || len(g.Name) > 128:
-		return fmt.Errorf("the log's name %.60q must have 1 to 128 bytes without spaces and plus signs", g.Name)
+	case !validLogName(g.Name):
+		return fmt.Errorf("the log's name %.60q must have 1 to 128 ASCII letters, digits, dots, dashes, underscores and slashes", g.Name)
 	case len(g.Recorder) > 255:
 		return fmt.Errorf("the recorder's name has %d bytes, more than 255", len(g.Recorder))
 	case g.EpochRecords == 0 || g.EpochRecords > MaxEpoch:
@@ -149,6 +150,10 @@ func (g *Genesis) valid() error {
 		return fmt.Errorf("the times of the genesis must be positive: epoch %v, heartbeat %v, anchor %v", g.EpochAge, g.Heartbeat, g.AnchorEvery)
 	}
 	return validKeys(g.Origin(), g.Keys)
+}
+
+func validLogName(name string) bool {
+	return len(name) > 0 && len(name) <= 128 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_/") == ""
 }
 
 // validKeys demands at least one key, an algorithm that a log may sign with, and no algorithm twice: which signature

@@ -317,7 +317,7 @@ func (v *verification) betweenEpochs(s *epochScanner, e *entry) error {
 		}
 		if i == len(e.Coverage) || e.Coverage[i].Sensor != c.Sensor || e.Coverage[i].Seen < c.Seen ||
 			e.Coverage[i].Emitted < c.Emitted || e.Coverage[i].Lost < c.Lost {
-			r.Claims.Coverage.worse(StatusIncomplete, "the counters of sensor %s fell in epoch %d", c.Sensor, e.Epoch)
+			r.Claims.Coverage.worse(StatusIncomplete, "the counters of sensor %q fell in epoch %d", c.Sensor, e.Epoch)
 		}
 	}
 	if e.Reason != SealRecovered {

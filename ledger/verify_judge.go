@@ -282,7 +282,7 @@ func (v *verification) judgeCoverage() {
 	sort.Slice(r.Sensors, func(i, j int) bool { return r.Sensors[i].Sensor < r.Sensors[j].Sensor })
 	for _, s := range r.Sensors {
 		if s.Lost > 0 {
-			c.worse(StatusIncomplete, "sensor %s lost %d of %d events", s.Sensor, s.Lost, s.Seen+s.Lost)
+			c.worse(StatusIncomplete, "sensor %q lost %d of %d events", s.Sensor, s.Lost, s.Seen+s.Lost)
 		}
 	}
 	c.restsOn("the sensors' own counters and the recorder's honesty at the time: no log proves what it wasn't given")

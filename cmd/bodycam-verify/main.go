@@ -242,6 +242,9 @@ func (s *settings) verify(ctx context.Context) (*ledger.Report, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !ledger.IsBundle(b) {
+			return nil, fmt.Errorf("%s is no bundle", s.path)
+		}
 		bundle, err := ledger.ParseBundle(b)
 		if err != nil {
 			return ledger.Unreadable(err), nil

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const corpus = "../../ledger/testdata/corpus"
+
+// untar unpacks a log of the corpus.
+func untar(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(corpus, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r := tar.NewReader(bytes.NewReader(b))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			return dir
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Join(dir, filepath.FromSlash(h.Name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// key is the verifier key of the corpus, which its index names.
+func key(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(corpus, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []struct{ Keys []string }
+	if err := json.Unmarshal(b, &vectors); err != nil {
+		t.Fatal(err)
+	}
+	return vectors[0].Keys[0]
+}
+
+func TestRun(t *testing.T) {
+	valid, edit := untar(t, "valid.tar"), untar(t, "edit.tar")
+	bundle, broken := filepath.Join(corpus, "bundle-valid.bundle"), filepath.Join(corpus, "bundle-cut.bundle")
+	id := filepath.Join(corpus, "identity.txt")
+	other := filepath.Join(t.TempDir(), "other")
+	if err := os.WriteFile(other, []byte("something else"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := key(t)
+	for _, c := range []struct {
+		name string
+		args []string
+		exit int
+		want string
+	}{
+		{"verified", []string{"-key", k, valid}, 0, "verified\n"},
+		{"ledger directory", []string{"-key", k, filepath.Join(valid, "ledger")}, 0, "verified\n"},
+		{"content", []string{"-key", k, "-identity", id, "-require", "content", "-json", valid}, 0, `"verdict": "verified"`},
+		{"content without keys", []string{"-key", k, "-require", "content", valid}, 4, "content     unverifiable"},
+		{"self", []string{"-self", valid}, 0, "who rewrote all of it"},
+		{"no root", []string{valid}, 4, "no independent root"},
+		{"tampered", []string{"-key", k, edit}, 1, "first bad: record 5, epoch 1"},
+		{"tampered, JSON", []string{"-key", k, "-json", edit}, 1, `"seq": 5`},
+		{"other log", []string{"-log", strings.Repeat("0", 64), valid}, 1, "another log"},
+		{"bundle", []string{"-key", k, bundle}, 0, "verified\n"},
+		{"broken bundle", []string{"-key", k, broken}, 1, "tampered\n"},
+		{"help", []string{"-h"}, 0, "EXIT STATUS"},
+		{"no path", nil, 2, "want one path"},
+		{"unknown flag", []string{"-x", valid}, 2, "not defined"},
+		{"bad key", []string{"-key", "ed25519:AA==", valid}, 2, "1 bytes where"},
+		{"bad claim", []string{"-require", "truth", valid}, 2, `no claim "truth"`},
+		{"bad quorum", []string{"-quorum", "2", valid}, 2, "of 0 witnesses"},
+		{"nothing there", []string{filepath.Join(valid, "nowhere")}, 3, "no such file"},
+		{"no log", []string{t.TempDir()}, 3, "no log here"},
+		{"no bundle", []string{other}, 3, "no bundle"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errs strings.Builder
+			if got := run(c.args, &out, &errs); got != c.exit {
+				t.Errorf("exit status %d, want %d", got, c.exit)
+			}
+			if all := out.String() + errs.String(); !strings.Contains(all, c.want) {
+				t.Errorf("printed %s\nwant %q in it", all, c.want)
+			}
+		})
+	}
+}
+
+// TestBuilds builds for every system that a stranger may have.
+func TestBuilds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds five binaries")
+	}
+	for _, target := range []string{"linux/amd64", "linux/arm64", "darwin/arm64", "windows/amd64", "js/wasm"} {
+		t.Run(target, func(t *testing.T) {
+			system, arch, _ := strings.Cut(target, "/")
+			cmd := exec.Command("go", "build", "-o", filepath.Join(t.TempDir(), "bodycam-verify"), ".")
+			cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "CGO_ENABLED=0")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestDependencies: no network, and nothing that isn't needed to verify.
+func TestDependencies(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := []string{"filippo.io/age", "filippo.io/hpke", "filippo.io/mldsa", "golang.org/x/crypto/", "golang.org/x/sys/cpu", "github.com/bodycam-dev/bodycam/"}
+	for _, dep := range strings.Fields(string(out)) {
+		if dep == "net" || strings.HasPrefix(dep, "net/") || dep == "os/exec" {
+			t.Errorf("it depends on %s", dep)
+		}
+		if first, _, _ := strings.Cut(dep, "/"); !strings.Contains(first, ".") {
+			continue
+		}
+		ok := false
+		for _, a := range allowed {
+			ok = ok || strings.HasPrefix(dep, a)
+		}
+		if !ok {
+			t.Errorf("it depends on %s", dep)
+		}
+	}
+}
