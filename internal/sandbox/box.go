@@ -392,13 +392,17 @@ func (b *Box) Freeze(ctx context.Context, group string) error { return b.setFroz
 // Thaw undoes Freeze.
 func (b *Box) Thaw(ctx context.Context, group string) error { return b.setFrozen(ctx, group, false) }
 
-// Kill ends every process of a group. In a box without cgroups it ends those that still are in the session of a command.
+// Kill ends every process of a group, and waits until they are gone. In a box without cgroups it ends those that still
+// are in the session of a command, and doesn't wait.
 func (b *Box) Kill(ctx context.Context, group string) error {
 	if b.cgroups == nil {
 		_, err := b.call(ctx, &boxinit.Request{KillTree: group})
 		return err
 	}
-	return writeCgroup(b.Cgroup(group), "cgroup.kill", "1")
+	if err := writeCgroup(b.Cgroup(group), "cgroup.kill", "1"); err != nil {
+		return err
+	}
+	return awaitEvent(ctx, b.Cgroup(group), "populated 0")
 }
 
 // HostUID is the host's id of a user or group id inside the box.

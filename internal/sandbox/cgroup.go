@@ -309,24 +309,29 @@ func (b *Box) setFrozen(ctx context.Context, group string, frozen bool) error {
 	if b.cgroups == nil {
 		return errNoCgroup
 	}
-	dir, want := b.Cgroup(group), "0"
+	want := "0"
 	if frozen {
 		want = "1"
 	}
-	if err := writeCgroup(dir, "cgroup.freeze", want); err != nil {
+	if err := writeCgroup(b.Cgroup(group), "cgroup.freeze", want); err != nil {
 		return err
 	}
+	return awaitEvent(ctx, b.Cgroup(group), "frozen "+want)
+}
+
+// awaitEvent waits until a cgroup's events say what is wanted.
+func awaitEvent(ctx context.Context, dir, want string) error {
 	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 		if err != nil {
 			return err
 		}
-		if strings.Contains(string(events), "frozen "+want+"\n") {
+		if slices.Contains(strings.Split(string(events), "\n"), want) {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s to freeze or thaw: %w", group, ctx.Err())
+			return fmt.Errorf("wait for %q of cgroup %s: %w", want, dir, ctx.Err())
 		case <-time.After(wait):
 		}
 	}

@@ -225,7 +225,7 @@ func crashLoop(spec string) {
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir()
 	id := testID(t)
-	for round := range 12 {
+	for round := range 30 {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=loop %s-%d %s", crashEnv, id, round, dir))
 		cmd.Stderr = os.Stderr
@@ -239,7 +239,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if _, err := out.Read(make([]byte, 1)); err != nil { // the first box has come and gone
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(round) * 3 * time.Millisecond)
+		time.Sleep(time.Duration(round) * 1300 * time.Microsecond)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		if err := Sweep(); err != nil {
 			t.Error(err)
 		}
-		if left := leftovers(t, dir, id); len(left) > 0 {
+		if left := leftovers(t, dir, id, cmd.Process.Pid); len(left) > 0 {
 			t.Fatalf("round %d: left are %q", round, left)
 		}
 	}
@@ -255,7 +255,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 
 // leftovers lists whatever still bears the name of a box, or lies in its state directory. Processes die a moment after
 // the recorder.
-func leftovers(t *testing.T, dir, id string) []string {
+func leftovers(t *testing.T, dir, id string, pid int) []string {
 	t.Helper()
 	records, err := recordDir()
 	if err != nil {
@@ -265,7 +265,7 @@ func leftovers(t *testing.T, dir, id string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patterns := []string{filepath.Join(dir, "*"), filepath.Join(records, id+"*")}
+	patterns := []string{filepath.Join(dir, "*"), filepath.Join(records, id+"*"), filepath.Join(records, fmt.Sprintf(".new-%d-*", pid))}
 	for _, m := range []string{h.unified, h.v1["memory"], h.v1["pids"], h.v1["cpu"]} {
 		if m != "" {
 			patterns = append(patterns, filepath.Join(m, "bodycam", id+"*"))

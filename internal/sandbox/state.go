@@ -73,7 +73,7 @@ func (r *record) save() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(dir, r.ID+".json")
-	tmp, err := os.CreateTemp(dir, ".new-")
+	tmp, err := os.CreateTemp(dir, fmt.Sprintf(".new-%d-%d-*", r.Owner, r.Started))
 	if err != nil {
 		return "", err
 	}
@@ -109,7 +109,7 @@ func Sweep() error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{sweepUnfinished(dir)}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -133,12 +133,38 @@ func Sweep() error {
 			errs = append(errs, removeCgroup(c))
 		}
 		errs = append(errs, removeState(r.StateDir))
-		errs = append(errs, os.Remove(f))
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) { // two may sweep at once
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
 
-const stateMark = "box.state" // only a directory with this file is removed
+// sweepUnfinished removes records that were never finished.
+func sweepUnfinished(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, ".new-*"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range files {
+		var r record
+		if _, err := fmt.Sscanf(filepath.Base(f), ".new-%d-%d-", &r.Owner, &r.Started); err != nil {
+			errs = append(errs, fmt.Errorf("record %s: not of ours", f))
+			continue
+		}
+		if r.alive() {
+			continue
+		}
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stateMark is in every state directory: only one with this file, or an empty one, is removed.
+const stateMark = "box.state"
 
 func makeState(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -161,12 +187,30 @@ func makeState(dir string) error {
 	return os.WriteFile(filepath.Join(dir, stateMark), nil, 0o600)
 }
 
+// removeState removes a state directory, its mark last, so that it can be taken up again wherever it was interrupted.
 func removeState(dir string) error {
-	if _, err := os.Lstat(filepath.Join(dir, stateMark)); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return os.RemoveAll(dir)
+	mark := filepath.Join(dir, stateMark)
+	if _, err := os.Lstat(mark); errors.Is(err, fs.ErrNotExist) && len(entries) > 0 {
+		return nil // not ours
+	}
+	for _, e := range entries {
+		if e.Name() != stateMark {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	for _, p := range []string{mark, dir} {
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
