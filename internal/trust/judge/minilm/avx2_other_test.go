@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package minilm
+
+import "testing"
+
+func withoutAVX2(testing.TB) {}

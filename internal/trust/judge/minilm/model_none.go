@@ -1,0 +1,5 @@
+//go:build nomodel
+
+package minilm
+
+var modelFile string
