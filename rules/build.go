@@ -66,6 +66,10 @@ func (b *builder) build(c *compiled, t int) built {
 		}
 		return x
 	}
+	if t == anyType && c.may != allTypes {
+		ok, may := c.ok, c.may
+		return built{ok: func(m *machine) bool { return may.has(m.ev.Type) && ok(m) }}
+	}
 	return built{ok: c.ok}
 }
 

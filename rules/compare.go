@@ -15,6 +15,8 @@ type getter struct {
 	int   intGetter
 	list  listGetter // list: a set of strings; names: any of them
 	addr  addrGetter
+	paths func(*machine) []string           // where set, list gives part of each of these
+	part  func(string) string               // nil: all of it
 	ints  func(*machine, int) (int64, bool) // ports: either end
 	types typeSet
 }
@@ -83,6 +85,11 @@ func (c *compiler) field(t *term, positive bool) (getter, bool) {
 		c.errorf(t.off, "%v", err)
 		return getter{}, false
 	}
+	if c.unguarded {
+		// The check is asked about the field's event types only.
+		c.unguarded = false
+		return findGetter(f, name, t, positive, c.set), true
+	}
 	return makeGetter(f, name, t, positive, c.set), true
 }
 
@@ -116,6 +123,7 @@ func (g *getter) guard() {
 		}
 	case g.list != nil:
 		f := g.list
+		g.paths = nil
 		g.list = func(m *machine, i int) (string, bool) {
 			if !types.has(m.ev.Type) {
 				return "", false
@@ -217,7 +225,7 @@ var constantDefaults = map[string]string{"container.id": "sandbox", "container.f
 // path gives all names of a file to a check that raises an alert, and only the canonical one to a check that
 // excuses: a second name must neither hide a file nor clear it.
 func (g *getter) path(typ string, names func(*machine) []string, positive bool) {
-	part := func(s string) string { return s }
+	var part func(string) string
 	switch typ {
 	case "dir":
 		part = dirOf
@@ -225,13 +233,16 @@ func (g *getter) path(typ string, names func(*machine) []string, positive bool) 
 		part = baseOf
 	}
 	if positive {
-		g.typ = "names"
+		g.typ, g.paths, g.part = "names", names, part
 		g.list = func(m *machine, i int) (string, bool) {
 			l := names(m)
 			if i >= len(l) {
 				return "", false
 			}
-			return part(l[i]), true
+			if part != nil {
+				return part(l[i]), true
+			}
+			return l[i], true
 		}
 		return
 	}
@@ -241,7 +252,10 @@ func (g *getter) path(typ string, names func(*machine) []string, positive bool) 
 		if len(l) == 0 {
 			return "", false
 		}
-		return part(l[0]), true
+		if part != nil {
+			return part(l[0]), true
+		}
+		return l[0], true
 	}
 }
 
@@ -257,6 +271,7 @@ func (g *getter) orEnds() {
 		return
 	}
 	list := g.list
+	g.paths = nil
 	g.list = func(m *machine, i int) (string, bool) {
 		if netTypes.has(m.ev.Type) {
 			if i > 0 {
@@ -376,6 +391,17 @@ func textPred(op string, left getter, match matcher) pred {
 		return func(m *machine) bool {
 			s, ok := get(m)
 			return ok && match(s)
+		}
+	}
+	if left.paths != nil && left.part == nil && op != "!=" {
+		paths := left.paths
+		return func(m *machine) bool {
+			for _, s := range paths(m) {
+				if match(s) {
+					return true
+				}
+			}
+			return false
 		}
 	}
 	get := left.list

@@ -64,6 +64,8 @@ type compiler struct {
 	stack   []string
 	done    map[macroKey]*macroDone
 	slots   int
+	// unguarded asks for the next field without the guard that keeps it to its event types.
+	unguarded bool
 }
 
 type macroKey struct {
@@ -232,7 +234,9 @@ func (c *compiler) check(k *checkExpr, positive bool) *compiled {
 	if k.op == "!=" {
 		positive = !positive
 	}
+	c.unguarded = k.left.kind == fieldTerm
 	left, ok := c.term(k.left, positive)
+	c.unguarded = false
 	if !ok {
 		if k.right != nil {
 			c.term(k.right, positive)

@@ -86,10 +86,18 @@ func setMatcher(vals []string) matcher {
 		}
 	}
 	set := make(map[string]struct{}, len(vals))
+	var lengths uint64 // a string of another length needs no hashing
 	for _, v := range vals {
 		set[v] = struct{}{}
+		lengths |= 1 << (len(v) & 63)
 	}
-	return func(s string) bool { _, ok := set[s]; return ok }
+	return func(s string) bool {
+		if lengths>>(len(s)&63)&1 == 0 {
+			return false
+		}
+		_, ok := set[s]
+		return ok
+	}
 }
 
 // modified combines one matcher per value: any of them, all of them, or exactly one.
@@ -130,6 +138,10 @@ func globMatcher(pattern string, fold bool) (matcher, error) {
 	if i := strings.IndexByte(pattern, '('); i > 0 && strings.IndexByte("?*+@!", pattern[i-1]) >= 0 {
 		return extendedGlob(pattern, fold)
 	}
+	return plainGlob(pattern, fold)
+}
+
+func plainGlob(pattern string, fold bool) (matcher, error) {
 	if fold {
 		pattern = strings.ToLower(pattern)
 	}
@@ -288,11 +300,13 @@ func extendedGlob(p string, fold bool) (matcher, error) {
 type pathTree struct {
 	leaf  bool
 	names map[string]*pathTree
+	first [4]uint64 // first bytes of names: another one needs no look-up
 	globs []globBranch
 }
 
 type globBranch struct {
 	pattern string
+	match   matcher // nil: "**"
 	next    *pathTree
 }
 
@@ -321,6 +335,9 @@ func (t *pathTree) add(p string) {
 		if next == nil {
 			next = &pathTree{}
 			t.names[part] = next
+			if part != "" {
+				t.first[part[0]>>6] |= 1 << (part[0] & 63)
+			}
 		}
 		t = next
 	}
@@ -333,9 +350,12 @@ func (t *pathTree) globBranch(part string) *pathTree {
 			return g.next
 		}
 	}
-	next := &pathTree{}
-	t.globs = append(t.globs, globBranch{part, next})
-	return next
+	g := globBranch{pattern: part, next: &pathTree{}}
+	if part != "**" {
+		g.match, _ = plainGlob(part, false)
+	}
+	t.globs = append(t.globs, g)
+	return g.next
 }
 
 // below is match for any number of parts left out ("**").
@@ -368,15 +388,18 @@ func (t *pathTree) match(p string) bool {
 			part, rest = p[:i], p[i:]
 		}
 		for _, g := range t.globs {
-			if g.pattern == "**" {
+			if g.match == nil {
 				if g.next.below(p) {
 					return true
 				}
 				continue
 			}
-			if glob(g.pattern, part, false) && g.next.match(rest) {
+			if g.match(part) && g.next.match(rest) {
 				return true
 			}
+		}
+		if t.first[part[0]>>6]>>(part[0]&63)&1 == 0 {
+			return false
 		}
 		next := t.names[part]
 		if next == nil {

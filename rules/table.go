@@ -35,6 +35,7 @@ type Table struct {
 	paths  map[string]bool // written paths whose inode isn't known
 	mounts []mountAlias
 	gone   removed
+	last   *Process // of the newest event
 }
 
 type mountAlias struct{ at, from string }
@@ -99,9 +100,12 @@ func (t *Table) Fold(e *bodycam.Event) {
 	if t.gone.path != "" || t.gone.id.ino != 0 {
 		t.forget()
 	}
-	p := t.procs[e.Proc]
-	if p == nil {
-		p = t.meet(e)
+	p := t.last
+	if p == nil || p.ID != e.Proc {
+		if p = t.procs[e.Proc]; p == nil {
+			p = t.meet(e)
+		}
+		t.last = p
 	}
 	if e.CWD != "" {
 		p.CWD = e.CWD
@@ -267,6 +271,7 @@ func (t *Table) exit(e *bodycam.Event, p *Process) {
 func (t *Table) trim() {
 	for len(t.procs) >= maxProcesses && len(t.dead) > 0 {
 		delete(t.procs, t.dead[0])
+		t.last = nil
 		t.dead = t.dead[1:]
 		t.Dropped++
 	}
@@ -305,7 +310,10 @@ func (f *File) add(name string) {
 
 func (t *Table) written(e *bodycam.Event, p *Process) {
 	if f := t.file(e.Dev, e.Ino); f != nil {
-		f.Written, f.Writer = true, p.Exe
+		if f.Written && f.Writer == p.Exe && f.at == e.Path {
+			return // the same again
+		}
+		f.Written, f.Writer, f.at = true, p.Exe, strings.Clone(e.Path)
 	}
 	if name := e.Path; name != "" && !t.paths[name] {
 		if len(t.paths) >= maxFiles {

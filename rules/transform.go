@@ -100,6 +100,7 @@ func simpleTransform(name string, a getter) (getter, string) {
 		return g, ""
 	}
 	get := a.list
+	g.paths = nil
 	g.list = func(m *machine, i int) (string, bool) {
 		s, ok := get(m, i)
 		if !ok {

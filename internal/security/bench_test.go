@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/rules"
@@ -99,6 +101,7 @@ func BenchmarkMillion(b *testing.B) {
 	events := synthetic(1_000_000)
 	set := testSet()
 	b.ReportAllocs()
+	start := cpu(b)
 	for b.Loop() {
 		a, err := New(Options{Policy: testPolicy(), Rules: set})
 		if err != nil {
@@ -111,7 +114,17 @@ func BenchmarkMillion(b *testing.B) {
 			b.Fatalf("%d findings in a run without any: %v", n, a.Findings()[0])
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(events)), "ns/event")
+	// On a busy machine the wall clock also counts what others do: the processor time is the figure.
+	b.ReportMetric((cpu(b)-start).Seconds()/float64(b.N), "cpu-s/million")
+}
+
+// cpu is the processor time of this process, of all its threads.
+func cpu(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // The whole rule set must not allocate for events that no rule finds anything in.

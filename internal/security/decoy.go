@@ -248,6 +248,9 @@ func isHex(c byte) bool {
 
 // decodeRuns decodes runs of letters. Line breaks inside a run are left out.
 func decodeRuns(b []byte, limit int, is func(byte) bool, decode func([]byte) []byte) [][]byte {
+	if !hasRun(b, is) {
+		return nil
+	}
 	var out [][]byte
 	var run []byte
 	flush := func() {
@@ -276,6 +279,22 @@ func decodeRuns(b []byte, limit int, is func(byte) bool, decode func([]byte) []b
 	}
 	flush()
 	return out
+}
+
+// hasRun tells whether there is a run worth decoding, line breaks left aside.
+func hasRun(b []byte, is func(byte) bool) bool {
+	n := 0
+	for _, c := range b {
+		switch {
+		case is(c):
+			if n++; n >= minRun {
+				return true
+			}
+		case c != '\n' && c != '\r':
+			n = 0
+		}
+	}
+	return false
 }
 
 func decodeBase64(run []byte) []byte {
@@ -328,13 +347,17 @@ func (w *decoyWatch) event(e *bodycam.Event, p *rules.Process) []Hit {
 		if len(hits) == 0 {
 			hits = w.text(strings.Join(e.Argv, ""), "arguments put together", hits)
 		}
-		if len(hits) == 0 && len(all) < 1<<20 {
+		if len(hits) == 0 && len(all) >= minRun && len(all) < 1<<20 {
 			hits = w.Search([]byte(all), "an argument")
 		}
-	case bodycam.TypeDNS, bodycam.TypeTLS, bodycam.TypeHTTP, bodycam.TypeConnect:
+	case bodycam.TypeDNS, bodycam.TypeTLS, bodycam.TypeHTTP:
 		hits = w.names(e, p)
 	case bodycam.TypeOpen, bodycam.TypeRename, bodycam.TypeLink, bodycam.TypeSymlink, bodycam.TypeMkdir:
-		hits = w.text(first(e.Path2, e.Path, e.PathGiven), "the name of a file", hits)
+		// A name that the run gives carries a value; one that it merely opens was there.
+		name := first(e.Path2, e.Path, e.PathGiven)
+		if len(name) >= minDecoy && (e.Type != bodycam.TypeOpen || e.Access&bodycam.Create != 0) {
+			hits = w.text(name, "the name of a file", hits)
+		}
 	}
 	return hits
 }
