@@ -83,18 +83,27 @@ func untilEmpty(t testing.TB, dir string) {
 	t.Fatalf("processes are left in %s", dir)
 }
 
+func target(dir string) sensor.Target { return sensor.Target{Cgroup: dir} }
+
+// started returns a sensor that watches a cgroup.
+func started(t testing.TB, dir string, opt Options, sink sensor.Sink) *Sensor {
+	t.Helper()
+	s, err := New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(context.Background(), target(dir), sink); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // observed runs a command under a sensor until every process has ended.
 func observed(t testing.TB, opt Options, cmd *exec.Cmd, sink sensor.Sink) bodycam.Health {
 	t.Helper()
 	needRoot(t)
 	dir := newCgroup(t)
-	s, err := New(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(context.Background(), sensor.Target{Cgroup: dir}, sink); err != nil {
-		t.Fatal(err)
-	}
+	s := started(t, dir, opt, sink)
 	inCgroup(t, cmd, dir)
 	runErr := cmd.Run()
 	untilEmpty(t, dir)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"unsafe"
+
+	"github.com/bodycam-dev/bodycam"
 )
 
 var errShort = errors.New("a record is shorter than it says")
@@ -48,6 +50,9 @@ func view(b []byte) (record, error) {
 	}
 	r := record{sensorRec: (*sensorRec)(unsafe.Pointer(&b[0])), b: b}
 	if int(r.Len) > len(b) || int(r.Len) < recSize {
+		return record{}, errShort
+	}
+	if sensorSource(r.Source) >= sensorSourceSRC_NUM || r.Abi > uint8(bodycam.ABIX32) || r.Type > uint8(bodycam.TypeMark) {
 		return record{}, errShort
 	}
 	r.b = b[:r.Len]

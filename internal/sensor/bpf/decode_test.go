@@ -1,0 +1,211 @@
+package bpf
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// raw makes a record as the kernel side does, with its ring head.
+func raw[T any](r sensorRec, body T, tail ...string) []byte {
+	text := strings.Join(tail, "")
+	n := recSize + int(unsafe.Sizeof(body)) + len(text)
+	r.Len = uint32(n)
+	b := make([]byte, ringHead, ringHead+(n+7)&^7)
+	binary.LittleEndian.PutUint32(b, uint32(n))
+	b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(&r)), recSize)...)
+	b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(&body)), unsafe.Sizeof(body))...)
+	b = append(b, text...)
+	return b[:cap(b)]
+}
+
+func head(kind sensorKind, source sensorSource, seq uint64) sensorRec {
+	return sensorRec{Kind: uint8(kind), Source: uint8(source), Seq: seq, Time: 1000 + seq, Start: 500, Tgid: 7, Tid: 7, Nr: -1}
+}
+
+func testDecoder(t testing.TB, max int, sink func(*bodycam.Event)) *decoder {
+	t.Helper()
+	tables, err := calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newDecoder(tables, 0, "/root", max, func(e *bodycam.Event) error { sink(e); return nil })
+}
+
+func openRecord(seq uint64, given, path string) []byte {
+	r := head(sensorKindK_OPEN, sensorSourceSRC_OPEN, seq)
+	r.Nr, r.Abi, r.Type = 257, uint8(bodycam.ABIAMD64), uint8(bodycam.TypeOpen)
+	b := sensorBody{Ret: 3, Fmode: fmodeRead, Ino: 9, Dev: 8<<20 | 1, Imode: 0o100644, Walk: walkObject, Slot: 5}
+	b.Len = [4]uint16{uint16(len(given)), uint16(len(path))}
+	return raw(r, b, given, path)
+}
+
+func TestOpenAndFlush(t *testing.T) {
+	var got []bodycam.Event
+	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
+	b := openRecord(1, "f", "/d/f")
+	fl := sensorFlush{Oid: 1 << 12, Opens: 41, FirstOpen: 2000, LastOpen: 3000, Closes: 2, FirstClose: 2500, LastClose: 3100, Rd: 10, Wr: 20, Slot: 5, Mapped: 1}
+	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 2), fl)...)
+	if err := d.chunk(b); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 3 {
+		t.Fatalf("%d events, want open, repeated open, close", len(got))
+	}
+	if e := got[0]; e.Path != "/d/f" || e.PathGiven != "f" || e.Access != bodycam.Read || e.Dev != 8<<32|1 || e.N() != 1 || e.Marks != 0 {
+		t.Errorf("open: %+v", e)
+	}
+	if e := got[1]; e.Path != "/d/f" || e.Count != 41 || e.Boot != 2000 || e.LastBoot != 3000 || e.NR != 257 {
+		t.Errorf("repeated open: %+v", e)
+	}
+	if e := got[2]; e.Type != bodycam.TypeClose || e.Path != "/d/f" || e.Count != 2 || e.BytesRead != 10 || e.BytesWritten != 20 || !e.Mapped {
+		t.Errorf("close: %+v", e)
+	}
+	if c := d.count[sensorSourceSRC_OPEN]; c.Emitted != 2 || c.Folded != 40 {
+		t.Errorf("open counters %+v", c)
+	}
+}
+
+// A slot whose file is not known any more must not lend its name to another's numbers.
+func TestFlushOfForgottenSlot(t *testing.T) {
+	var got []bodycam.Event
+	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
+	fl := sensorFlush{Oid: 99 << 12, Closes: 1, Rd: 1, Slot: 5, Ino: 77}
+	if err := d.chunk(append(openRecord(1, "f", "/d/f"), raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 2), fl)...)); err != nil {
+		t.Fatal(err)
+	}
+	if e := got[1]; e.Path != "" || e.Ino != 77 || e.Marks&bodycam.MarkTruncated == 0 {
+		t.Errorf("close of an unknown file: %+v", e)
+	}
+}
+
+func execRecords(argv string, pieces int, drop int) []byte {
+	b := raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 1), sensorBody{Arg: [5]uint64{uint64(len(argv)), 3}, OtherTgid: 1, OtherStart: 2, Len: [4]uint16{4, 9, 0, 1}}, "/bin/true", "/", "true")
+	size := (len(argv) + pieces - 1) / pieces
+	for i := range pieces {
+		part := argv[i*size : min(len(argv), (i+1)*size)]
+		if i == drop {
+			continue
+		}
+		b = append(b, raw(head(sensorKindK_ARGV, sensorSourceSRC_PART, uint64(2+i)), sensorBody{Arg: [5]uint64{uint64(len(argv)), uint64(i * size)}, Len: [4]uint16{uint16(len(part))}}, part)...)
+	}
+	return append(b, raw(head(sensorKindK_EXIT, sensorSourceSRC_EXIT, 99), sensorBody{})...)
+}
+
+func TestArgv(t *testing.T) {
+	argv := "a\x00\x00" + strings.Repeat("x", 300) + "\x00"
+	for _, c := range []struct {
+		name      string
+		max, drop int
+		cut, hash bool
+	}{{"whole", 1000, -1, false, false}, {"cut", 100, -1, true, true}, {"piece lost", 1000, 1, true, false}, {"cut and lost", 100, 2, true, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []bodycam.Event
+			d := testDecoder(t, c.max, func(e *bodycam.Event) { got = append(got, *e) })
+			if err := d.chunk(execRecords(argv, 4, c.drop)); err != nil {
+				t.Fatal(err)
+			}
+			e := got[0]
+			if e.Type != bodycam.TypeExec || e.ArgvLen != uint64(len(argv)) || e.Parent.PID != 1 {
+				t.Fatalf("%+v", e)
+			}
+			if cut := e.Marks&bodycam.MarkArgvCut != 0; cut != c.cut {
+				t.Errorf("cut %v, want %v", cut, c.cut)
+			}
+			if !c.cut && (len(e.Argv) != 3 || e.Argv[1] != "") {
+				t.Errorf("argv %q", e.Argv)
+			}
+			if want := sha256.Sum256([]byte(argv)); (e.ArgvHash == want) != c.hash {
+				t.Errorf("hash of the whole: %v, want %v", e.ArgvHash == want, c.hash)
+			}
+		})
+	}
+}
+
+func TestRootIsTakenOff(t *testing.T) {
+	d := testDecoder(t, 100, func(*bodycam.Event) {})
+	host, inside := record{sensorRec: &sensorRec{Flags: recHostNS}}, record{sensorRec: &sensorRec{}}
+	for _, c := range []struct {
+		r          record
+		path, want string
+	}{{host, "/root/etc", "/etc"}, {host, "/root", "/"}, {host, "/rootless", "/rootless"}, {inside, "/root/x", "/root/x"}} {
+		if got := d.place(c.r, []byte(c.path)); got != c.want {
+			t.Errorf("%q is shown as %q, want %q", c.path, got, c.want)
+		}
+	}
+}
+
+func TestMalformedIsCountedAsLost(t *testing.T) {
+	d := testDecoder(t, 100, func(*bodycam.Event) { t.Error("an event from a malformed record") })
+	r := head(sensorKindK_OPEN, sensorSourceSRC_OPEN, 1)
+	if err := d.chunk(raw(r, uint64(0))); err != nil {
+		t.Fatal(err)
+	}
+	if d.count[sensorSourceSRC_OPEN].Lost != 1 {
+		t.Errorf("counters %+v", d.count)
+	}
+}
+
+func TestCallTables(t *testing.T) {
+	tables, err := calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := tables.amd64[257]; c.Act != uint8(sensorActA_OPEN) || c.Type != uint8(bodycam.TypeOpen) || c.Dfd != 1 || c.Path != 2 {
+		t.Errorf("openat is %+v", c)
+	}
+	if c := tables.amd64[520]; c.Act != uint8(sensorActA_EXEC) {
+		t.Errorf("x32's execve is %+v", c)
+	}
+	if c := tables.i386[5]; c.Act != uint8(sensorActA_OPEN) {
+		t.Errorf("i386's open is %+v", c)
+	}
+	for _, bad := range []string{"open", "nosuch\topen\topen\t-\t-\t-\t-\t-\t-\t-", "open\tnosuch\topen\t-\t-\t-\t-\t-\t-\t-", "open\topen\tnosuch\t-\t-\t-\t-\t-\t-\t-", "open\topen\topen\t7\t-\t-\t-\t-\t-\t-"} {
+		if _, err := parseCalls(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(openRecord(1, "f", "/d/f"))
+	f.Add(execRecords("a\x00b\x00", 2, -1))
+	n := sensorNet{Op: uint16(sensorNetopNET_OUT), Plen: 29, Family: afINet, Proto: 17}
+	f.Add(raw(head(sensorKindK_DNS, sensorSourceSRC_PART, 1), n, "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01"))
+	f.Add(raw(head(sensorKindK_NET, sensorSourceSRC_NET, 1), sensorNet{Op: 1, Family: afUnix, Ulen: 3, Upath: [112]uint8{0, 'a', 'b'}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = append(make([]byte, 0, len(b)+8), b...)
+		d := testDecoder(t, 64, func(e *bodycam.Event) {
+			if e.N() == 0 || e.Sensor != Name {
+				t.Errorf("%+v", e)
+			}
+		})
+		if err := d.chunk(b); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.finish(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func BenchmarkDecode(b *testing.B) {
+	var chunk []byte
+	for i := range 1000 {
+		chunk = append(chunk, openRecord(uint64(i), "some/name.go", fmt.Sprintf("/usr/lib/go/src/some/name%d.go", i))...)
+	}
+	d := testDecoder(b, 100, func(*bodycam.Event) {})
+	b.SetBytes(int64(len(chunk)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := d.chunk(chunk); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/event")
+}

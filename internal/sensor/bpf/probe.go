@@ -1,0 +1,120 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/rlimit"
+)
+
+// Feature is something that the sensor needs, or could use, of the kernel.
+type Feature struct {
+	Name   string
+	OK     bool
+	Needed bool   // without it the sensor does not start
+	Why    string // where it isn't OK: what the kernel said, and what to do
+}
+
+// Probe finds what this kernel and this user can do, by trying it: every program of the sensor is loaded, and for the back
+// end to come an LSM program is attached for a moment. It takes about half a second and leaves nothing behind.
+func Probe() []Feature {
+	out := []Feature{probed("kernel types (BTF)", true, needBTF())}
+	if !out[0].OK {
+		return out
+	}
+	_ = rlimit.RemoveMemlock() // not needed since 5.11; where it is, loading says so
+	spec, err := loadSensor()
+	if err != nil {
+		return append(out, probed("embedded BPF object", true, err))
+	}
+	var names []string
+	for n := range spec.Programs {
+		names = append(names, n)
+	}
+	sort.Slice(names, func(i, j int) bool {
+		return spec.Programs[names[i]].SectionName < spec.Programs[names[j]].SectionName
+	})
+	for _, n := range names {
+		out = append(out, probed(spec.Programs[n].SectionName, true, loadOne(spec, n)))
+	}
+	return append(out,
+		probed("fentry", false, tryTracing()),
+		probed("lsm", false, tryLSM()),
+	)
+}
+
+func probed(name string, needed bool, err error) Feature {
+	f := Feature{Name: name, Needed: needed, OK: err == nil}
+	if err != nil {
+		f.Why = err.Error()
+	}
+	return f
+}
+
+// loadOne loads one program with its maps.
+func loadOne(spec *ebpf.CollectionSpec, name string) error {
+	one := spec.Copy()
+	for n := range one.Programs {
+		if n != name {
+			delete(one.Programs, n)
+		}
+	}
+	one.Maps[sensorMapRing].MaxEntries = 1 << 16
+	c, err := ebpf.NewCollection(one)
+	if err != nil {
+		return hint(err)
+	}
+	c.Close()
+	return nil
+}
+
+// hint says what to do about an error from the kernel.
+func hint(err error) error {
+	switch {
+	case errors.Is(err, ebpf.ErrNotSupported):
+		return fmt.Errorf("%w (a kernel of 6.7 or later is needed)", err)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w (root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, are needed)", err)
+	}
+	return err
+}
+
+// returnZero is a program that does nothing.
+var returnZero = asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}
+
+func tryTracing() error {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "bodycam_probe", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceFEntry, AttachTo: "security_file_open",
+		License: "GPL", Instructions: returnZero,
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	l, err := link.AttachTracing(link.TracingOptions{Program: p})
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+func tryLSM() error {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "bodycam_probe", Type: ebpf.LSM, AttachType: ebpf.AttachLSMMac, AttachTo: "file_open",
+		License: "GPL", Instructions: returnZero,
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	l, err := link.AttachLSM(link.LSMOptions{Program: p})
+	if err != nil {
+		return fmt.Errorf("%w (is bpf among the LSMs that the kernel was started with?)", err)
+	}
+	return l.Close()
+}
