@@ -56,6 +56,11 @@ func (s *run) agent(ctx context.Context) error {
 		}
 		p.CPU = (usage.User + usage.System).Seconds()
 	})
+	if n, oerr := s.box.OOMKills(sandbox.GroupAgent); oerr == nil && n > 0 {
+		s.update(func(r *bodycam.Run) {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d process(es) of the agent were killed for want of memory (the limit is %d bytes)", n, s.plan.Limits.Memory))
+		})
+	}
 	if err == nil {
 		s.linger(ctx)
 	}
@@ -100,7 +105,7 @@ func (s *run) agentCommand(ctx context.Context) (sandbox.Cmd, error) {
 	cmd := sandbox.Cmd{User: p.Agent.User, Group: sandbox.GroupAgent}
 	var err error
 	if s.o.Oracle {
-		if err := s.copies(ctx, p.Solution.Copies); err != nil {
+		if err := s.copies(ctx, p.Solution.Copies, true); err != nil {
 			return cmd, fmt.Errorf("copying the solution in: %w", err)
 		}
 		if s.account, err = newAccount(filepath.Join(dir, "stdout"), limit, nil); err != nil {

@@ -49,7 +49,7 @@ func (s *run) tests(ctx context.Context, t *kind.PlanTests) (bodycam.Outcome, er
 	if err != nil {
 		return bodycam.Outcome{}, fmt.Errorf("clearing /logs/verifier: %w", err)
 	}
-	if err := s.copies(ctx, t.Copies); err != nil {
+	if err := s.copies(ctx, t.Copies, true); err != nil {
 		return bodycam.Outcome{}, fmt.Errorf("copying the tests in: %w", err)
 	}
 	dir := filepath.Join(s.w.Dir(), store.VerifierDir)

@@ -17,6 +17,7 @@ type observer struct {
 	w       *store.Writer
 	offset  int64 // boot time to wall clock
 	each    func(*bodycam.Event)
+	uid     func(host uint32) uint32 // user ids as the sandbox knows them
 	sensors []sensor.Sensor
 
 	mu      sync.Mutex
@@ -75,6 +76,9 @@ func (o *observer) sink(e *bodycam.Event) error {
 	}
 	if e.Time == 0 && e.Boot != 0 {
 		e.Time = int64(e.Boot) + o.offset
+	}
+	if o.uid != nil && e.Proc.PID != 0 {
+		e.UID, e.GID = o.uid(e.UID), o.uid(e.GID)
 	}
 	if e.Window == bodycam.WindowNone {
 		e.Window = o.windowAt(e.Boot)

@@ -74,6 +74,7 @@ func (s *run) observe(ctx context.Context) error {
 	}
 	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{Hosts: boxHosts()})
 	s.joiner.Store(joiner)
+	s.obs.uid = s.box.InsideUID
 	target := sensor.Target{Cgroup: s.box.Cgroup(sandbox.GroupAgent)}
 	sink := sensor.Sink(joiner.Kernel)
 	if c.cross {

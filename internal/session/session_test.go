@@ -386,3 +386,17 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("the agent went on for %v", a.Ended.Sub(a.Started))
 	}
 }
+
+// User ids are those of the sandbox, and its root is nobody outside.
+func TestUserIDs(t *testing.T) {
+	needRoot(t)
+	r := mustRun(t, options(t, []string{"id"}, nil))
+	e := find(events(t, r), func(e *bodycam.Event) bool { return e.Type == bodycam.TypeExec && strings.HasSuffix(e.Exe, "/id") })
+	if e == nil || e.UID != 0 || e.GID != 0 {
+		t.Errorf("root's program is %+v", e)
+	}
+	out, err := os.ReadFile(r.Path("agent/stdout"))
+	if err != nil || !strings.HasPrefix(string(out), "uid=0(root)") {
+		t.Errorf("id says %q, %v", out, err)
+	}
+}

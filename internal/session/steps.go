@@ -85,7 +85,7 @@ func (s *run) step(ctx context.Context, p *kind.PlanStep) error {
 	case p.Mkdir != "":
 		return s.box.Mkdir(ctx, p.Mkdir, p.User, 0o755)
 	case len(p.Copies) > 0:
-		return s.copies(ctx, p.Copies)
+		return s.copies(ctx, p.Copies, false)
 	}
 	ctx, cancel := bounded(ctx, p.Timeout)
 	defer cancel()
@@ -126,17 +126,18 @@ func statusText(st sandbox.ExitStatus) string {
 	return fmt.Sprintf("exit status %d", st.Code)
 }
 
-// copies puts a plan's files into the box.
-func (s *run) copies(ctx context.Context, list []kind.Copy) error {
+// copies puts a plan's files into the box. fresh removes what lies at a directory's place first: after the agent ran,
+// nothing that it left there, a link for example, may have a say.
+func (s *run) copies(ctx context.Context, list []kind.Copy, fresh bool) error {
 	for i := range list {
-		if err := s.copy(ctx, &list[i]); err != nil {
+		if err := s.copy(ctx, &list[i], fresh); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *run) copy(ctx context.Context, c *kind.Copy) error {
+func (s *run) copy(ctx context.Context, c *kind.Copy, fresh bool) error {
 	dir, name := c.To, "."
 	single := c.From == "" // Content is one file
 	if !single {
@@ -158,7 +159,7 @@ func (s *run) copy(ctx context.Context, c *kind.Copy) error {
 	if owner == "" {
 		owner = "root"
 	}
-	return s.box.Unpack(ctx, dir, sandbox.CopyOpts{Owner: owner}, func(w *tar.Writer) error {
+	return s.box.Unpack(ctx, dir, sandbox.CopyOpts{Owner: owner, Replace: fresh && !single}, func(w *tar.Writer) error {
 		return c.Walk(func(e kind.Entry) error { return addEntry(ctx, w, e, path.Join(name, e.Rel)) })
 	})
 }
