@@ -112,6 +112,7 @@ func (tr *tree) execed(t *task) {
 		for tid, o := range tr.s.tasks {
 			if o.p == t.p && tid != t.tid {
 				delete(tr.s.tasks, tid)
+				delete(tr.own, tid)
 			}
 		}
 	}

@@ -110,6 +110,7 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 	}
 	s.self = bodycam.Proc{PID: int32(os.Getpid()), Start: st.start}
 	s.pidNS, s.power = ns, hasPtraceCap()
+	quietStops()
 	s.sink, s.root, s.started = sink, t.Root, true
 	context.AfterFunc(ctx, func() { s.kill() })
 	return nil

@@ -328,6 +328,52 @@ func TestDeny(t *testing.T) {
 	}
 }
 
+// TestForeignChild: a child that something else forked on the tracer's thread belongs to that, not to the tracer; and
+// it does not hold up the tracer while its end goes unnoticed.
+func TestForeignChild(t *testing.T) {
+	s := New(Options{})
+	var c sensortest.Collector
+	if err := s.Start(t.Context(), sensor.Target{}, c.Sink); err != nil {
+		t.Fatal(err)
+	}
+	foreign := exec.Command("/bin/sh", "-c", "sleep 0.1; exit 3")
+	lingering := exec.Command("/bin/sleep", "1000")
+	p := &Process{done: make(chan struct{})}
+	err := s.run(func(tr *tree) error {
+		if err := errors.Join(foreign.Start(), lingering.Start()); err != nil {
+			return err
+		}
+		script := "sleep 0.3; for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done"
+		return tr.start(p, []string{"/bin/sh", "-c", script}, []string{"PATH=/usr/bin:/bin"}, "/", []uintptr{0, 2, 2})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Wait()
+	s.Wait()
+	if h, err := s.Stop(); err != nil || !bodycam.Assess([]bodycam.Health{h}).Complete {
+		t.Errorf("%v %+v", err, h)
+	}
+	execs := 0
+	for _, e := range c.Events() {
+		if e.Type == bodycam.TypeExec && len(e.Argv) == 1 && e.Argv[0] == "/bin/true" {
+			execs++
+		}
+	}
+	if execs != 9 {
+		t.Errorf("%d of 9 commands in the record", execs)
+	}
+	_ = foreign.Wait()
+	if code := foreign.ProcessState.ExitCode(); code != 3 {
+		t.Errorf("the foreign child's status is %d, want 3", code)
+	}
+	_ = lingering.Process.Kill()
+	_ = lingering.Wait()
+	if ws, ok := lingering.ProcessState.Sys().(syscall.WaitStatus); !ok || !ws.Signaled() {
+		t.Errorf("the lingering child's status: %v", lingering.ProcessState)
+	}
+}
+
 // TestStopEndsAll stops a sensor while its processes, a daemon among them, still run.
 func TestStopEndsAll(t *testing.T) {
 	s := New(Options{})

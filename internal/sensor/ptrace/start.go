@@ -38,33 +38,35 @@ func (s *Sensor) StartProcess(argv, env []string, dir string, files []*os.File) 
 		fds[i] = f.Fd()
 	}
 	p := &Process{done: make(chan struct{})}
-	err := s.run(func(tr *tree) error {
-		pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: fds, Sys: &syscall.SysProcAttr{Ptrace: true, Setsid: true}})
-		if err != nil {
-			return fmt.Errorf("starting %s: %w", argv[0], err)
-		}
-		p.PID = pid
-		if err := tr.takeOver(pid, filter(s.deny)); err != nil {
-			_ = unix.Kill(pid, unix.SIGKILL)
-			_, _ = unix.Wait4(pid, nil, unix.WALL, nil)
-			return fmt.Errorf("bringing %s under observation: %w", argv[0], err)
-		}
-		tr.exit[pid] = p
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		t := tr.register(pid, s.self)
-		fork := &bodycam.Event{Type: bodycam.TypeFork, NR: -1, Proc: s.self, TID: s.self.PID, UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Child: t.p.id}
-		s.emit(fork)
-		e := t.event(bodycam.TypeExec, nil)
-		e.NR, e.ABI, e.PathGiven = unix.SYS_EXECVE, bodycam.ABIAMD64, argv[0]
-		t.image(e, image{object: t.resolve(unix.AT_FDCWD, argv[0], true), known: true}, nil)
-		s.emit(e)
-		return unix.Kill(pid, unix.SIGCONT)
-	})
-	if err != nil {
+	if err := s.run(func(tr *tree) error { return tr.start(p, argv, env, dir, fds) }); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// start forks the program on the tracer's thread.
+func (tr *tree) start(p *Process, argv, env []string, dir string, fds []uintptr) error {
+	s := tr.s
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: fds, Sys: &syscall.SysProcAttr{Ptrace: true, Setsid: true}})
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", argv[0], err)
+	}
+	p.PID = pid
+	if err := tr.takeOver(pid, filter(s.deny)); err != nil {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		_, _ = unix.Wait4(pid, nil, unix.WALL, nil)
+		return fmt.Errorf("bringing %s under observation: %w", argv[0], err)
+	}
+	tr.exit[pid] = p
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := tr.register(pid, s.self)
+	s.emit(&bodycam.Event{Type: bodycam.TypeFork, NR: -1, Proc: s.self, TID: s.self.PID, UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Child: t.p.id})
+	e := t.event(bodycam.TypeExec, nil)
+	e.NR, e.ABI, e.PathGiven = unix.SYS_EXECVE, bodycam.ABIAMD64, argv[0]
+	t.image(e, image{object: t.resolve(unix.AT_FDCWD, argv[0], true), known: true}, nil)
+	s.emit(e)
+	return unix.Kill(pid, unix.SIGCONT)
 }
 
 // register enters the first process of a tree.
@@ -73,6 +75,7 @@ func (tr *tree) register(pid int, parent bodycam.Proc) *task {
 	p.parent = parent
 	t := &task{s: tr.s, tr: tr, tid: pid, p: p}
 	tr.s.tasks[pid] = t
+	tr.own[pid] = struct{}{}
 	return t
 }
 
@@ -234,6 +237,7 @@ func (s *Sensor) Attach(pid int) error {
 		for tid := range seized {
 			if tid != pid {
 				s.tasks[tid] = &task{s: s, tr: tr, tid: tid, p: t.p}
+				tr.own[tid] = struct{}{}
 				t.p.tasks++
 			}
 		}

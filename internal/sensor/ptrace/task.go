@@ -316,3 +316,9 @@ func readStat(pid int) (stat, error) {
 func isThread(tgid, tid int) bool {
 	return unix.Access("/proc/"+strconv.Itoa(tgid)+"/task/"+strconv.Itoa(tid), unix.F_OK) == nil
 }
+
+// isLeader tells whether a task is its thread group's first.
+func isLeader(tid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
+	return err == nil && strings.Contains(string(b), "\nTgid:\t"+strconv.Itoa(tid)+"\n")
+}

@@ -21,6 +21,7 @@ const traceOptions = unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACESYSGOOD | u
 // kernel ties tracees to a thread, so each tree has its own.
 type tree struct {
 	s    *Sensor
+	own  map[int]struct{}  // traced tasks
 	held map[int]int       // new tasks whose creator has not reported them yet, with their parent's pid
 	exit map[int]*Process  // started by us: who waits for their end
 	cpu  time.Duration     // of this thread, so far
@@ -34,7 +35,7 @@ func (s *Sensor) run(begin func(*tree) error) error {
 		s.mu.Unlock()
 		return errors.New("the ptrace sensor is not running")
 	}
-	tr := &tree{s: s, held: make(map[int]int), exit: make(map[int]*Process)}
+	tr := &tree{s: s, own: make(map[int]struct{}), held: make(map[int]int), exit: make(map[int]*Process)}
 	s.running[tr] = struct{}{}
 	s.trees.Add(1)
 	s.mu.Unlock()
@@ -66,15 +67,11 @@ func (tr *tree) account() {
 
 // loop handles stops until nothing is traced any more.
 func (tr *tree) loop() {
-	for n := 0; ; n++ {
-		var ws unix.WaitStatus
-		tid, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
+	for n := 0; len(tr.own)+len(tr.held) > 0; n++ {
+		tid, ws, err := tr.next()
 		tr.s.mu.Lock()
 		if err != nil {
-			if !errors.Is(err, unix.ECHILD) && tr.s.failed == nil {
+			if tr.s.failed == nil {
 				tr.s.failed = fmt.Errorf("waiting for traced processes: %w", err)
 			}
 			tr.s.mu.Unlock()
@@ -86,6 +83,50 @@ func (tr *tree) loop() {
 		tr.handle(tid, ws)
 		tr.s.mu.Unlock()
 	}
+}
+
+// next waits for a traced task to stop or end. The thread may have other children: those that were forked on it
+// before, or inherited from a thread that ended. Their ends are for others to see, so it looks before it takes.
+func (tr *tree) next() (int, unix.WaitStatus, error) {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		var ws unix.WaitStatus
+		child := (*childInfo)(unsafe.Pointer(&info))
+		// Without WUNTRACED only tracees stop.
+		if tid := int(child.pid); child.code >= cldTrapped || !tr.foreign(tid) {
+			if got, err := unix.Wait4(tid, &ws, unix.WALL|unix.WNOTHREAD, nil); err == nil && got == tid {
+				return tid, ws, nil
+			}
+			continue
+		}
+		// Another's child has ended and hides what comes after it until that other has taken notice.
+		for tid := range tr.own {
+			if got, err := unix.Wait4(tid, &ws, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil); err == nil && got == tid {
+				return tid, ws, nil
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// foreign tells whether a task that ended is a child of the recorder that this tree does not trace. A task that
+// isn't known may be a tracee that was killed before its creator could report it.
+func (tr *tree) foreign(tid int) bool {
+	if _, ok := tr.own[tid]; ok {
+		return false
+	}
+	if _, ok := tr.held[tid]; ok {
+		return false
+	}
+	st, err := readStat(tid)
+	return err == nil && st.ppid == int(tr.s.self.PID) && isLeader(tid)
 }
 
 func (tr *tree) handle(tid int, ws unix.WaitStatus) {
@@ -208,6 +249,7 @@ func (tr *tree) decode(t *task) *call {
 func (tr *tree) ended(tid int, t *task, ws unix.WaitStatus) {
 	s := tr.s
 	delete(tr.held, tid)
+	delete(tr.own, tid)
 	if t == nil {
 		s.alive.remove(tid)
 		return
@@ -264,6 +306,7 @@ func (tr *tree) forked(t *task) {
 func (tr *tree) adopt(tid int, creator *task, m bodycam.Mark) *task {
 	s := tr.s
 	t := &task{s: s, tr: tr, tid: tid, uid: creator.uid, gid: creator.gid, ids: creator.ids}
+	tr.own[tid] = struct{}{}
 	if isThread(int(creator.p.id.PID), tid) {
 		s.alive.remove(tid)
 		t.p = creator.p
