@@ -292,7 +292,9 @@ func (l *loader) compile(d *definitions, opts Options) *Set {
 		}
 	}
 	set.slots = c.slots
-	set.build()
+	if len(l.errs) == 0 {
+		set.build()
+	}
 	set.warnings = l.warns
 	return set
 }
