@@ -66,6 +66,13 @@ func execCases() []Case {
 				return e.Script == o.in("script") || e.Script == o.in("scriptlink") && e.Marks&bodycam.MarkUnverified != 0
 			}})
 		}},
+		{Name: "06-scripts/shebang-by-descriptor", Argv: []string{"execs", "script-fd"}, Check: func(t *testing.T, o *Outcome) {
+			o.named(t, exec, kid(o, t), exe(self(o)), errno(0), cond{"script", func(e *bodycam.Event) bool { return e.Script == o.in("script") }})
+		}},
+		{Name: "06-scripts/shebang-of-shebang", Argv: []string{"execs", "nested"}, Check: func(t *testing.T, o *Outcome) {
+			o.named(t, exec, kid(o, t), exe(self(o)), given("./outer"), argv(self(o), "end", "./inner", "./outer"), errno(0),
+				cond{"the script that was asked for", func(e *bodycam.Event) bool { return e.Script == o.in("outer") }})
+		}},
 		{Name: "06-scripts/python-file", Argv: []string{"/usr/bin/python3", "a.py"}, Prepare: write("a.py", "x = 1\n"), Check: func(t *testing.T, o *Outcome) {
 			o.some(t, open, pid(o.PID), path(o.in("a.py")), has(bodycam.Read), errno(0))
 			o.one(t, exec, pid(o.PID), exe(real(t, "/usr/bin/python3")), argv("/usr/bin/python3", "a.py"))

@@ -54,6 +54,16 @@ func netCases() []Case {
 				o.one(t, send, udp, remote(fmt.Sprintf("127.0.0.%d", 11+i), 9), errno(0))
 			}
 		}},
+		{Name: "13-net/raw-icmp", Argv: []string{"nets", "raw"}, Need: func(o *Outcome) string {
+			if o.fact("socket") != "0" && len(o.suite.traits.Refused) == 0 {
+				return "this user can't make a raw socket: errno " + o.fact("socket")
+			}
+			return ""
+		}, Check: func(t *testing.T, o *Outcome) {
+			o.named(t, send, cond{"raw or ICMP to loopback", func(e *bodycam.Event) bool {
+				return (e.Proto == bodycam.ProtoRaw || e.Proto == bodycam.ProtoICMP) && e.Remote.Addr().Unmap().String() == "127.0.0.1"
+			}}, o.outcome(t, "sendto"))
+		}},
 		{Name: "13-net/udp-connected", Argv: []string{"nets", "udpconnect", "{udp}"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, connect, udp, there(o), errno(0))
 		}},

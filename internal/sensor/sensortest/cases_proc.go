@@ -188,6 +188,16 @@ func hideCases() []Case {
 			}
 			o.one(t, open, path(o.in("merged/f")), access(bodycam.Read|bodycam.Write), errno(0))
 		}},
+		{Name: "19-mounts/new-calls", Argv: []string{"spaces", "newapi"}, Check: func(t *testing.T, o *Outcome) {
+			if o.fact("detached") == "0" {
+				e := o.only(t, inexact&^bodycam.MarkDetached, open, given("early"), errno(0))
+				if e.Marks&bodycam.MarkDetached == 0 || !strings.HasSuffix(e.Path, "/early") {
+					t.Errorf("a file on a mount without a place: path %q, marks %v", e.Path, e.Marks.Names())
+				}
+			}
+			o.some(t, typ(bodycam.TypeMount), o.outcome(t, "move_mount"), either(path(o.in("m")), path2(o.in("m"))))
+			o.one(t, open, path(o.in("m/inside")), o.outcome(t, "open"))
+		}},
 		{Name: "19-mounts/detached", Argv: []string{"spaces", "detached"}, Check: func(t *testing.T, o *Outcome) {
 			e := o.only(t, inexact&^bodycam.MarkDetached, open, given("inside"), access(bodycam.Read), o.outcome(t, "open"))
 			if e.Path != o.in("m/inside") && (e.Marks&bodycam.MarkDetached == 0 || !strings.HasSuffix(e.Path, "/inside")) {

@@ -99,6 +99,23 @@ static void script(int c, char **v) {
 	must("symlink", symlink("script", "scriptlink"));
 	run("./scriptlink", (char *[]){"scriptlink", "two", 0});
 }
+static void script_fd(int c, char **v) {
+	char text[PATH_MAX + 64];
+	snprintf(text, sizeof text, "#!%s end\n", self);
+	fill("script", text);
+	chmod("script", 0755);
+	int fd = must("open", open("script", O_RDONLY)); // not close-on-exec: the interpreter opens it through /dev/fd
+	execfd(fd, (char *[]){"script", 0});
+}
+static void nested(int c, char **v) { // a script whose interpreter is a script
+	char text[PATH_MAX + 64];
+	snprintf(text, sizeof text, "#!%s end\n", self);
+	fill("inner", text);
+	chmod("inner", 0755);
+	fill("outer", "#!./inner\n");
+	chmod("outer", 0755);
+	run("./outer", (char *[]){"outer", 0});
+}
 static void failing(int c, char **v) {
 	fill("noexec", "#!/bin/sh\n");
 	fill("garbage", "garbage");
@@ -142,7 +159,7 @@ static void chain(int c, char **v) { // one process, three programs
 static void end(int c, char **v) {}
 
 static const struct act acts[] = {{"link", link_}, {"alias", alias}, {"args", args}, {"argc0", argc0}, {"many", many}, {"big", big},
-	{"memfd", memfd}, {"deleted", deleted}, {"procfd", procfd}, {"execveat", execveat_}, {"script", script}, {"failing", failing},
+	{"memfd", memfd}, {"deleted", deleted}, {"procfd", procfd}, {"execveat", execveat_}, {"script", script}, {"script-fd", script_fd}, {"nested", nested}, {"failing", failing},
 	{"thread", thread}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
 int main(int argc, char **argv) {
 	if (argc == 0 || !argv[0][0] && argc == 1) return 0; // argc0: started with nothing

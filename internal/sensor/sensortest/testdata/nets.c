@@ -60,6 +60,11 @@ static void sendmmsg_(int c, char **v) {
 	}
 	say("sent", "%d", sendmmsg(udp(), m, 3, 0));
 }
+static void raw(int c, char **v) {
+	struct sockaddr_in a = in4("127.0.0.1", 0);
+	int s = out("socket", socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+	if (s >= 0) out("sendto", sendto(s, "\x08\0\xf7\xff\0\0\0\0", 8, 0, (void *)&a, sizeof a));
+}
 static void udpconnect(int c, char **v) {
 	struct sockaddr_in a = in4("127.0.0.1", atoi(v[0]));
 	int s = udp();
@@ -244,7 +249,7 @@ static void socketcall(int c, char **v) { // i386's one door to all socket calls
 }
 
 static const struct act acts[] = {{"connect", connect_}, {"connect6", connect6}, {"mapped", mapped}, {"refused", refused},
-	{"inprogress", inprogress}, {"sendto", sendto_}, {"sendmsg", sendmsg_}, {"sendmmsg", sendmmsg_}, {"udpconnect", udpconnect},
+	{"inprogress", inprogress}, {"sendto", sendto_}, {"sendmsg", sendmsg_}, {"sendmmsg", sendmmsg_}, {"raw", raw}, {"udpconnect", udpconnect},
 	{"fastopen", fastopen}, {"server", server}, {"unix", unix_}, {"abstract", abstract}, {"passfd", passfd}, {"dns-sendto", dns_sendto},
 	{"dns-connected", dns_connected}, {"dns-tcp", dns_tcp}, {"dns-twonames", dns_twonames}, {"dns-hostile", dns_hostile},
 	{"badaddr", badaddr}, {"socketcall", socketcall}, {0}};

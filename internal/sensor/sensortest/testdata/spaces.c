@@ -67,6 +67,16 @@ static void detached(int c, char **v) {
 	int d = out("open_tree", syscall(428, AT_FDCWD, "m", 1 /* OPEN_TREE_CLONE */));
 	out("open", openat(d, "inside", O_RDONLY));
 }
+static void newapi(int c, char **v) { // a mount made without mount(2)
+	mkdir("m", 0755);
+	enter();
+	int fs = must("fsopen", syscall(430, "tmpfs", 0));
+	must("fsconfig", syscall(431, fs, 6 /* FSCONFIG_CMD_CREATE */, 0, 0, 0));
+	int mnt = must("fsmount", syscall(432, fs, 0, 0));
+	out("detached", openat(mnt, "early", O_CREAT | O_WRONLY, 0600));
+	out("move_mount", syscall(429, mnt, "", AT_FDCWD, "m", 4 /* MOVE_MOUNT_F_EMPTY_PATH */));
+	out("open", open("m/inside", O_CREAT | O_WRONLY, 0600));
+}
 
-static const struct act acts[] = {{"bind", bindmount}, {"tmpfs", tmpfs}, {"chroot", chroot_}, {"overlay", overlay}, {"detached", detached}, {0}};
+static const struct act acts[] = {{"bind", bindmount}, {"tmpfs", tmpfs}, {"chroot", chroot_}, {"overlay", overlay}, {"detached", detached}, {"newapi", newapi}, {0}};
 int main(int argc, char **argv) { return play(acts, argc, argv); }
