@@ -53,7 +53,7 @@ func (t *task) slot(i uint16) *slot {
 	return *p
 }
 
-const cacheSlots = 32
+const cacheSlots = uint16(len(sensorCache{}.E))
 
 // slot is what is known of the file in a slot: enough to report what is done with it later.
 type slot struct {
@@ -306,11 +306,14 @@ func walkMarks(bits uint32) bodycam.Mark {
 	return m
 }
 
-// join resolves a name against the folder that it starts from, as text: symbolic links are not followed.
+// join resolves a name against the path that it starts from, as text: symbolic links are not followed. An absolute
+// name starts from the process's root, whose path is "" where that is the tree's top.
 func join(base, given string) string {
 	switch {
 	case given == "":
 		return base
+	case given[0] == '/' && base != "":
+		return path.Clean(base + path.Clean(given))
 	case given[0] == '/':
 		return path.Clean(given)
 	case base == "":

@@ -3,6 +3,7 @@ package bpf
 import (
 	"crypto/sha256"
 	"hash"
+	"path"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -39,7 +40,9 @@ func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
 		e.Script = d.place(r, s[2])
 		e.Marks |= walkMarks(uint32(b.Arg[4])) &^ bodycam.MarkDeleted
 	default:
-		e.Script = join(e.CWD, e.PathGiven)
+		if e.Script = e.PathGiven; !path.IsAbs(e.Script) {
+			e.Script = join(e.CWD, e.Script)
+		}
 		e.Marks |= bodycam.MarkUnverified
 	}
 	e.ArgvLen = b.Arg[0]

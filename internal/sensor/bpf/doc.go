@@ -1,2 +1,59 @@
-// Package bpf is the sensor that watches a cgroup with eBPF.
+// Package bpf is the sensor that watches a cgroup with eBPF. Its back end "tp" needs raw tracepoints and cgroup
+// programs only, so it also runs where the kernel refuses kprobes, fentry and LSM programs.
+//
+// # How it works
+//
+// Everything is filtered in the kernel: programs act only for tasks whose cgroup is the target or below it. Records go
+// through one ring buffer, so that their order is the order in which the kernel made them. The kernel side wakes the
+// reader only once a mebibyte waits; otherwise the reader looks ten times a second. The reader copies; a second
+// goroutine decodes and calls the sink. If the sink is slow the reader's queue fills, then the ring; at half
+// fill the target's cgroup is frozen, at three quarters whoever still writes is stopped by the kernel side (SIGSTOP, which a
+// parent can notice; the freeze can't be). Both are undone when the ring has drained, and when the sensor stops.
+//
+// # What each hook sees, and what it misses
+//
+//	sys_exit               every system call that calls.tsv names, in the x86_64, i386 and x32 tables, with its result;
+//	                       also calls that seccomp refused. A descriptor returned leads to the kernel's file, and its
+//	                       dentries and mounts to the canonical path: relative names, dirfd, links, /proc/self/fd, handles
+//	                       and chroot make no difference. Calls that only name a path (rename, unlink, failed opens …)
+//	                       are reported with the name as given and its folder's canonical path, joined as text and marked
+//	                       unverified: another thread may have changed the name in between, and links are not followed.
+//	                       A descriptor that another thread closed before it was read leaves an open marked raced.
+//	sched_process_exec     the program really executed, argv as in memory, working directory, and the script behind an
+//	                       interpreter (from the task's list of files to be freed). Failed execs come from sys_exit.
+//	task_newtask           new processes, with the parent of that moment, and new namespaces. Threads are not events.
+//	sched_process_exit     the end of the last thread, with the wait status.
+//	signal_generate        signals that reach another process, with the target. Failed attempts come from sys_exit.
+//	io_uring_submit_req    requests to io_uring: operation, and name for opens. What came of them is not known: they are
+//	                       marked no-result, and Health names the blind spot "io_uring". Addresses of io_uring's connects
+//	                       and sends are seen all the same, by the cgroup hooks.
+//	cgroup connect, sendmsg (IPv4, IPv6, unix)
+//	                       the kernel's copy of the address; joined with the call's end to one event. Also what connects
+//	                       by sending (TCP Fast Open). Netlink sends are left out; raw and packet sockets are seen at
+//	                       sys_exit, marked unverified.
+//	inet_sock_set_state    the outcome of connection attempts in progress: the one event of such a connect waits for it
+//	                       and has the final errno (EINPROGRESS where the socket was closed before). The end of TCP
+//	                       connections, with the payload bytes both ways.
+//	cgroup sock_create, sock_release, skb
+//	                       who made a socket; bytes of UDP and raw sockets; DNS questions and answers over port 53 (over TCP
+//	                       only where a message fits one segment), of whoever made the socket.
+//
+// The owner of an accepted socket's flow is who made the listening one. Names by other ways (DNS over HTTPS, SNI) are for other sensors.
+//
+// # Opens, reads, writes
+//
+// A small cache per task knows which file is behind which descriptor. The first open of a file is one event at once;
+// opens of the same file by the same name and flags that follow are counted and reported as one event with Count. Bytes
+// read and written (also by sendfile, splice, copy_file_range, reflinks) and mappings are summed per task and file and reported as
+// close events: Count is how many closes it stands for, and a close through which nothing went is not reported.
+// What the cache holds is reported when an entry is needed for another file, when the task ends, when a repeat comes
+// more than a second after the first, and when the sensor stops. So it may be late, and Boot and LastBoot tell when it was; threads that share
+// a descriptor each report their share.
+//
+// # Counters
+//
+// Each attempt is counted in the kernel when it is seen, under its source, whether or not it gets a record. At the end
+// Seen = Emitted + Folded + Lost holds for each source, where Emitted and Folded are counted by the decoder from the
+// events delivered: the two counts are made apart. A record that found no room is lost and leaves a gap in its CPU's
+// sequence numbers. A call that a signal interrupts and that is then made again with the same arguments is one attempt.
 package bpf

@@ -28,25 +28,26 @@ const (
 	sensorActA_READ       sensorAct = 9
 	sensorActA_WRITE      sensorAct = 10
 	sensorActA_COPY       sensorAct = 11
-	sensorActA_CLOSE      sensorAct = 12
-	sensorActA_MMAP       sensorAct = 13
-	sensorActA_CLONE      sensorAct = 14
-	sensorActA_CLONE3     sensorAct = 15
-	sensorActA_KILL       sensorAct = 16
-	sensorActA_TARGET     sensorAct = 17
-	sensorActA_PIDFD      sensorAct = 18
-	sensorActA_PRCTL      sensorAct = 19
-	sensorActA_CONNECT    sensorAct = 20
-	sensorActA_BIND       sensorAct = 21
-	sensorActA_LISTEN     sensorAct = 22
-	sensorActA_ACCEPT     sensorAct = 23
-	sensorActA_SENDTO     sensorAct = 24
-	sensorActA_SENDMSG    sensorAct = 25
-	sensorActA_SENDMMSG   sensorAct = 26
-	sensorActA_RECVMSG    sensorAct = 27
-	sensorActA_URING      sensorAct = 28
-	sensorActA_INDIRECT   sensorAct = 29
-	sensorActA_SOCKETCALL sensorAct = 30
+	sensorActA_REFLINK    sensorAct = 12
+	sensorActA_CLOSE      sensorAct = 13
+	sensorActA_MMAP       sensorAct = 14
+	sensorActA_CLONE      sensorAct = 15
+	sensorActA_CLONE3     sensorAct = 16
+	sensorActA_KILL       sensorAct = 17
+	sensorActA_TARGET     sensorAct = 18
+	sensorActA_PIDFD      sensorAct = 19
+	sensorActA_PRCTL      sensorAct = 20
+	sensorActA_CONNECT    sensorAct = 21
+	sensorActA_BIND       sensorAct = 22
+	sensorActA_LISTEN     sensorAct = 23
+	sensorActA_ACCEPT     sensorAct = 24
+	sensorActA_SENDTO     sensorAct = 25
+	sensorActA_SENDMSG    sensorAct = 26
+	sensorActA_SENDMMSG   sensorAct = 27
+	sensorActA_RECVMSG    sensorAct = 28
+	sensorActA_URING      sensorAct = 29
+	sensorActA_INDIRECT   sensorAct = 30
+	sensorActA_SOCKETCALL sensorAct = 31
 )
 
 type sensorBody struct {
@@ -68,7 +69,7 @@ type sensorBody struct {
 
 type sensorCache struct {
 	_ structs.HostLayout
-	E [32]struct {
+	E [16]struct {
 		_          structs.HostLayout
 		Dentry     uint64
 		Parent     uint64
@@ -98,7 +99,7 @@ type sensorCache struct {
 		Told       uint8
 		Recent     uint32
 	}
-	Fd [64]struct {
+	Fd [32]struct {
 		_    structs.HostLayout
 		File uint64
 		Oid  uint64

@@ -9,8 +9,8 @@
 
 #include "path.h"
 
-#define ENTRIES 32
-#define FDS 64
+#define ENTRIES 16
+#define FDS 32
 #define FLUSH_AFTER 1000000000ULL /* a repeat later than this sends what was gathered */
 
 #define S_IFMT 0170000

@@ -21,6 +21,7 @@ enum act { /* the names in calls.tsv, lower case */
 	A_READ,     /* returns bytes read through fd */
 	A_WRITE,    /* returns bytes written through fd */
 	A_COPY,     /* returns bytes moved from fd to fd2 */
+	A_REFLINK,  /* ioctl: the file fd may become a copy of fd2 */
 	A_CLOSE,
 	A_MMAP,
 	A_CLONE,    /* A_ARGS when it fails; on success task_newtask tells */

@@ -51,6 +51,7 @@ struct inode {
 	__u32 i_generation;
 	unsigned long i_ino;
 	void *i_mapping;
+	__s64 i_size;
 	struct super_block *i_sb;
 	void *i_private;
 };

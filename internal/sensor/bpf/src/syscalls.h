@@ -16,6 +16,8 @@
 #define MAP_SHARED_TYPES 3
 #define MAP_TYPE 15
 #define MAP_ANONYMOUS 32
+#define FICLONE 0x40049409
+#define FICLONERANGE 0x4020940d
 #define PIDFS_MAGIC 0x50494446
 
 /* arg returns argument n, from 1; 0 for no argument. */
@@ -46,7 +48,7 @@ static inline_always struct body *call_body(struct scratch *s, __u8 kind, __u8 s
 	return out_body(s);
 }
 
-/* put_name copies a name as given to out[pos]; where it is relative, the path of its folder follows. */
+/* put_name copies a name as given to out[pos]; the path that it starts from follows. */
 noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 {
 	GLOBAL_FN(0);
@@ -56,10 +58,15 @@ noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 	__u32 n = user_str(s, name, pos);
 	bool relative = !n || s->out[pos] != '/';
 	__u32 end = pos + n, m = 0;
+	s->walk = 0;
 	if (relative) {
-		s->walk = 0;
 		m = walk_base(dfd, end) & 0x1fff;
 		b->walk |= second ? s->walk << 8 : s->walk;
+	} else { /* starts from the process's root: which one matters only after a chroot */
+		struct fs_struct *fs = t->fs;
+		m = walk(s, &fs->root, end);
+		if (m <= 1)
+			m = 0;
 	}
 	if (second) {
 		b->len[2] = n;
@@ -364,6 +371,22 @@ static noinline_fn int load_indirect(struct scratch *s, __u64 addr)
 	return 0;
 }
 
+/* on_reflink counts a file's whole size, or the range's, as read from one and written to the other. */
+noinline_fn int on_reflink(void)
+{
+	GLOBAL_FN(0);
+	__u64 range[3] = {s->arg[2]}; /* source, offset, length */
+	if (s->arg[1] == FICLONERANGE)
+		bpf_probe_read_user(range, sizeof(range), (void *)s->arg[2]);
+	struct file *f = fd_file(t, range[0]);
+	if (!f)
+		return 0;
+	__u64 n = range[2] ? range[2] : f->f_inode->i_size;
+	moved(t, range[0], n, 0);
+	moved(t, s->arg[0], 0, n);
+	return 0;
+}
+
 /* dispatch_net handles the calls on sockets. */
 noinline_fn int dispatch_net(void)
 {
@@ -430,6 +453,8 @@ noinline_fn int dispatch(void)
 		return on_prctl();
 	case A_MMAP:
 		return on_mmap();
+	case A_REFLINK:
+		return s->ret ? 0 : on_reflink();
 	}
 	return dispatch_net();
 }
@@ -466,6 +491,11 @@ int on_sys_exit(__u64 *ctx)
 		return 0;
 	if (act == A_MMAP && (unsigned long)ret >= (unsigned long)-4095)
 		return 0;
+	if (act == A_REFLINK) {
+		__u32 cmd = compat ? regs->cx : regs->si;
+		if (cmd != FICLONE && cmd != FICLONERANGE)
+			return 0;
+	}
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;
