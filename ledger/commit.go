@@ -226,17 +226,17 @@ func (w *Writer) commitAll(final bool) error {
 	w.mu.Unlock()
 	for len(c.backlog) > 0 {
 		k := c.backlog[0]
-		synced, err := w.write(k)
+		err := w.write(k)
 		if err == nil && len(c.backlog) == 1 {
-			err = w.publish(final, synced)
+			err = w.publish(final)
 		}
 		if err != nil {
 			return w.stumble(err)
 		}
 		c.backlog = c.backlog[1:]
-		w.settle(k, synced)
+		w.settle(k, !c.unsynced)
 	}
-	if err := w.publish(final, !c.unsynced); err != nil {
+	if err := w.publish(final); err != nil {
 		return w.stumble(err)
 	}
 	return nil
@@ -323,16 +323,16 @@ func (w *Writer) stumble(err error) error {
 	return err
 }
 
-// write does steps 1 to 4 for a portion and tells whether it is durable.
-func (w *Writer) write(k *work) (synced bool, err error) {
+// write does steps 1 to 4 for a portion.
+func (w *Writer) write(k *work) error {
 	c := &w.commit
 	for _, ch := range k.chunks {
 		if err := ch.encrypt(); err != nil {
-			return false, err
+			return err
 		}
 		if ch.segment != c.segment {
 			if err := c.leaveSegment(ch.segment); err != nil {
-				return false, err
+				return err
 			}
 		}
 		for _, part := range []struct {
@@ -340,7 +340,7 @@ func (w *Writer) write(k *work) (synced bool, err error) {
 			data *[]byte
 		}{{keysName(ch.segment), &ch.keys}, {payloadName(ch.segment), &ch.pay}, {logName(ch.segment), &ch.log}} {
 			if err := c.append(w.store, part.name, part.data); err != nil {
-				return false, err
+				return err
 			}
 		}
 	}
@@ -350,18 +350,18 @@ func (w *Writer) write(k *work) (synced bool, err error) {
 	sync := k.sync || w.opts.Durability == DurableEvent || w.opts.Durability == DurableEpoch && len(k.seals) > 0
 	if sync {
 		if err := c.sync(); err != nil {
-			return false, err
+			return err
 		}
 	}
 	if err := c.append(w.store, epochsName, &k.headers); err != nil {
-		return false, err
+		return err
 	}
 	if sync {
 		if err := c.sync(); err != nil {
-			return false, err
+			return err
 		}
 	}
-	return sync, nil
+	return nil
 }
 
 // finish computes the headers of the epochs that were sealed in a portion.
@@ -459,16 +459,14 @@ func (c *committing) leaveSegment(next uint64) error {
 }
 
 // publish signs a checkpoint if one is due. Everything it covers is durable first.
-func (w *Writer) publish(final, synced bool) error {
+func (w *Writer) publish(final bool) error {
 	c := &w.commit
 	if c.tree.Size() == c.signed || !final && time.Since(c.signedAt) < w.opts.CheckpointEvery {
 		w.setUnsigned(c.tree.Size() != c.signed)
 		return nil
 	}
-	if !synced {
-		if err := c.sync(); err != nil {
-			return err
-		}
+	if err := c.sync(); err != nil {
+		return err
 	}
 	wall, _ := w.opts.Now()
 	cp := checkpoint.Checkpoint{Origin: w.origin, Size: c.tree.Size(), Root: c.tree.Root()}

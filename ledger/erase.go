@@ -118,6 +118,9 @@ const maxErase = 400
 func (w *Writer) Erase(ctx context.Context, note EraseNote, identities ...age.Identity) error {
 	slices.Sort(note.Epochs)
 	slices.Sort(note.Events)
+	if w.opts.Clear {
+		return errors.New("can't erase: the log is in the clear and has no keys to destroy")
+	}
 	note.Epochs, note.Events = slices.Compact(note.Epochs), slices.Compact(note.Events)
 	if n := len(note.Epochs) + len(note.Events); n == 0 || n > maxErase || len(note.Reason) > 255 {
 		return fmt.Errorf("an erasure names 1 to %d epochs and records and a reason of at most 255 bytes", maxErase)
@@ -140,20 +143,14 @@ func (w *Writer) leaveOpenSegment(ctx context.Context) error {
 		w.mu.Unlock()
 		return err
 	}
-	limit := w.opts.SegmentBytes
-	w.opts.SegmentBytes = 0
+	w.roll = true
 	w.seal(SealAsked)
-	w.opts.SegmentBytes = limit
 	w.mu.Unlock()
 	if err := w.Sync(ctx); err != nil {
 		return err
 	}
-	// Sync returns at once where no record waits; the seal itself must be written too.
-	return w.flush()
+	return w.commitAll(false) // Sync returns at once where no record waits; the seal must be written too
 }
-
-// flush writes everything that waits, now.
-func (w *Writer) flush() error { return w.commitAll(false) }
 
 type eraser struct {
 	w          *Writer
@@ -259,6 +256,13 @@ func (e *eraser) survivors(segment uint64, whole, single map[uint64]*entry) ([]b
 		last[epoch] = file
 		b = rest
 	}
+	for _, touched := range []map[uint64]*entry{whole, single} {
+		for epoch, en := range touched {
+			if en.segment == segment && last[epoch] == nil {
+				return nil, fmt.Errorf("epoch %d has no keys to destroy: nothing in it is encrypted, or it is erased", epoch)
+			}
+		}
+	}
 	var out []byte
 	for _, epoch := range order {
 		file := last[epoch]
@@ -310,6 +314,12 @@ func (e *eraser) rewrap(en *entry, file []byte) ([]byte, error) {
 		}
 	}
 	for _, seq := range e.note.Events {
+		if seq < en.First || seq-en.First >= en.Count {
+			continue
+		}
+		if _, ok := next.events[seq]; !ok {
+			return nil, fmt.Errorf("record %d has no key to destroy: it is in the clear, or erased", seq)
+		}
 		delete(next.events, seq)
 	}
 	return next.wrap(e.w.opts.Recipients)

@@ -25,6 +25,9 @@ var (
 
 const maxFrame = 512
 
+// maxStored bounds what a record may claim to have in the payload file: the largest batch, or a manifest.
+const maxStored = maxBody + 1<<20
+
 // frameTail is how far before a record's end the CRC-32C of its payload stands.
 const frameTail = 4 + 4
 
@@ -232,7 +235,7 @@ func (c *cursor) readRecord(b []byte, s *stored) (rest []byte, err error) {
 	if s.size = f.uvarint(); s.size > 0 {
 		s.crc = f.uint32()
 	}
-	if f.err != nil || len(f.b) != 0 {
+	if f.err != nil || len(f.b) != 0 || s.size > maxStored {
 		return b, errFrame
 	}
 	if err := s.Record.valid(); err != nil {

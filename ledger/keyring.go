@@ -35,6 +35,8 @@ type openedEpoch struct {
 
 const keptEpochs = 64
 
+const maxKeysFile = 1 << 30
+
 // errNoWrap: the epoch has no wrap at all.
 var errNoWrap = fmt.Errorf("%w: no wrap of the epoch's secret is left", ErrErased)
 
@@ -144,7 +146,10 @@ func (k *keyring) wrap(segment, epoch uint64) ([]byte, error) {
 
 // read indexes a keys file. A torn end is left out.
 func (k *keyring) read(segment uint64, f io.Reader, size int64) error {
-	b, err := io.ReadAll(f)
+	if size > maxKeysFile {
+		return fmt.Errorf("%w: it has %d bytes, more than %d", ErrPayload, size, maxKeysFile)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, size))
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type Reader struct {
 
 	mu     sync.Mutex
 	epochs []entry // without coverage
+	scan   *epochScanner
 	tail   tailMark
 	files  span
 }
@@ -65,28 +66,81 @@ func (r *Reader) Close() error {
 
 // Refresh looks for epochs that were sealed since.
 func (r *Reader) Refresh() error {
-	s, err := scanEpochs(r.fsys, r.gen)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.scan
+	if info, err := fs.Stat(r.fsys, epochsName); err == nil && s != nil && info.Size() < s.off {
+		s = nil // a writer that recovered cut it
+	}
+	if s != nil {
+		if err := s.open(r.fsys); err != nil {
+			return err
+		}
+	}
+	var flaw *Flaw
+	err := r.refresh(s)
+	if errors.As(err, &flaw) && len(r.epochs) > 0 {
+		// A writer that recovered after a crash may have replaced what no checkpoint covered.
+		err = r.refresh(nil)
+	}
 	if err != nil {
-		return err
+		if errors.As(err, &flaw) {
+			err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		return fmt.Errorf("reading the log: %w", err)
+	}
+	return nil
+}
+
+// refresh goes on from a scanner, or begins anew. The lock is held.
+func (r *Reader) refresh(s *epochScanner) error {
+	if s == nil {
+		var err error
+		if s, err = scanEpochs(r.fsys, r.gen); err != nil {
+			return err
+		}
+		r.epochs = nil
 	}
 	defer s.close()
-	var epochs []entry
 	for {
 		e, err := s.scan()
 		if err == io.EOF || errors.Is(err, errTorn) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("reading the log: %w: %w", ErrDamaged, err)
+			return err
 		}
 		e.Coverage = nil
-		epochs = append(epochs, *e)
+		r.epochs = append(r.epochs, *e)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.epochs = epochs
+	r.scan = s
 	r.tail = tailMark{s.segment, s.next, s.epoch, s.head}
 	return nil
+}
+
+// Headers yields the headers of the sealed epochs from an epoch on, as they stand in the store now.
+func (r *Reader) Headers(from uint64) iter.Seq2[*Header, error] {
+	return func(yield func(*Header, error) bool) {
+		s, err := scanEpochs(r.fsys, r.gen)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer s.close()
+		for {
+			e, err := s.scan()
+			if err == io.EOF || errors.Is(err, errTorn) {
+				return
+			}
+			if err != nil {
+				yield(nil, fmt.Errorf("reading the log: %w: %w", ErrDamaged, err))
+				return
+			}
+			if e.Epoch >= from && !yield(&e.Header, nil) {
+				return
+			}
+		}
+	}
 }
 
 // Genesis returns what the log declares of itself.
@@ -177,6 +231,9 @@ func (r *Reader) epochRecords(files *span, e *entry) ([]ReadRecord, error) {
 	return recs, nil
 }
 
+// maxTail bounds what is read of a segment's end: many times what a writer leaves unsealed.
+const maxTail = 128 << 20
+
 // tailRecords reads what comes after the last sealed epoch, up to the first frame that isn't whole.
 func (r *Reader) tailRecords(files *span, t tailMark, from uint64, yield func(*ReadRecord, error) bool) {
 	c := cursor{log: r.id, profile: r.gen.Profile, next: t.next, prev: t.head}
@@ -191,7 +248,7 @@ func (r *Reader) tailRecords(files *span, t tailMark, from uint64, yield func(*R
 		if size < seg.logLen {
 			return
 		}
-		data, err := files.read(logName(seg.segment), int64(seg.logLen), int64(size-seg.logLen), nil)
+		data, err := files.read(logName(seg.segment), int64(seg.logLen), int64(min(size-seg.logLen, maxTail)), nil)
 		if err != nil {
 			yield(nil, fmt.Errorf("reading the log's end: %w", err))
 			return

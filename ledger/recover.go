@@ -364,6 +364,9 @@ func (r *recovery) restOf(name string, off uint64) ([]byte, error) {
 	if n <= 0 {
 		return nil, nil
 	}
+	if n > maxTail {
+		return nil, fmt.Errorf("%w: %s has %d bytes after its last sealed epoch", ErrDamaged, name, n)
+	}
 	b := make([]byte, n)
 	if _, err := io.ReadFull(io.NewSectionReader(f.(io.ReaderAt), int64(off), n), b); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)

@@ -77,20 +77,36 @@ type epochScanner struct {
 func scanEpochs(fsys fs.FS, gen *Genesis) (*epochScanner, error) {
 	id := gen.ID()
 	s := &epochScanner{gen: gen, id: id, prev: id, head: id}
+	return s, s.open(fsys)
+}
+
+// open opens the file to go on where the scanner stands.
+func (s *epochScanner) open(fsys fs.FS) error {
 	f, err := fsys.Open(epochsName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return s, nil
+		s.in = nil
+		return nil
 	case err != nil:
-		return nil, fmt.Errorf("reading the log's epochs: %w", err)
+		return fmt.Errorf("reading the log's epochs: %w", err)
 	}
-	s.file, s.in = f, bufio.NewReaderSize(f, 256<<10)
-	return s, nil
+	var in io.Reader = f
+	if s.off > 0 {
+		ra, ok := f.(io.ReaderAt)
+		if !ok {
+			f.Close()
+			return errors.New("reading the log's epochs: the file system can't read at an offset")
+		}
+		in = io.NewSectionReader(ra, s.off, 1<<62)
+	}
+	s.file, s.in = f, bufio.NewReaderSize(in, 64<<10)
+	return nil
 }
 
 func (s *epochScanner) close() {
 	if s.file != nil {
 		s.file.Close()
+		s.file, s.in = nil, nil
 	}
 }
 

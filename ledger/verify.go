@@ -371,11 +371,13 @@ func (v *verification) tail() error {
 		r.cut("%d records after the last sealed epoch rest on nothing: the log is being written, or its writer was cut off", r.Unsealed)
 		return nil
 	}
-	info, err := fs.Stat(v.fsys, logName(t.segment.segment))
-	if err == nil && uint64(info.Size()) > t.segment.logLen {
-		r.cut("%d bytes after the last sealed epoch are no record: a crash or a cut", uint64(info.Size())-t.segment.logLen)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for name, want := range map[string]uint64{logName(t.segment.segment): t.segment.logLen, payloadName(t.segment.segment): t.segment.payLen} {
+		info, err := fs.Stat(v.fsys, name)
+		if err == nil && uint64(info.Size()) > want {
+			r.cut("%s has %d bytes after the last sealed epoch that belong to no record: a crash or a cut", name, uint64(info.Size())-want)
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }

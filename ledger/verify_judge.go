@@ -223,7 +223,7 @@ func (v *verification) judgeContent() {
 	case users == 0 && c.Status == StatusVerified:
 		c.restsOn("there are no payloads but the ledger's own")
 	case len(v.opts.Identities) == 0:
-		c.worse(StatusUnverifiable, "no key: payloads weren't opened, only their commitments are covered")
+		c.worse(StatusUnverifiable, "payloads weren't opened, only their commitments are covered")
 	}
 	if k.erased > 0 {
 		c.restsOn("%d payloads were erased", k.erased)

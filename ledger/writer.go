@@ -47,6 +47,7 @@ type Writer struct {
 	progress chan struct{}
 	head     *checkpoint.Note // last published
 	segment  place            // the open segment and what its sealed epochs take
+	roll     bool             // the next seal ends it
 	sealedAt time.Time
 	signedAt time.Time
 	unsigned bool // an epoch was sealed since
@@ -325,7 +326,7 @@ func (w *Writer) Coverage(sensor string, seen, emitted, lost uint64) error {
 	return nil
 }
 
-// Seal closes the open epoch now, empty or not.
+// Seal closes the open epoch now, empty or not. Its header is written soon after; [Writer.Sync] doesn't wait for it.
 func (w *Writer) Seal() error {
 	w.mu.Lock()
 	err := w.usable()
@@ -369,7 +370,8 @@ func (w *Writer) seal(reason Reason) {
 	}
 	w.segment.logLen += w.epoch.place.logLen
 	w.segment.payLen += w.epoch.place.payLen
-	if w.segment.logLen+w.segment.payLen >= w.opts.SegmentBytes {
+	if w.roll || w.segment.logLen+w.segment.payLen >= w.opts.SegmentBytes {
+		w.roll = false
 		w.segment = place{segment: w.segment.segment + 1}
 		w.pending.chunks = append(w.pending.chunks, w.freshChunk(w.segment.segment))
 	}
