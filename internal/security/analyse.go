@@ -216,9 +216,6 @@ func (a *Analyser) finding(r *rules.Rule, e *bodycam.Event, m rules.Match) bodyc
 	f.Detail = r.Desc
 	if m.Confidence < 1 {
 		f.Detail += fmt.Sprintf(" The steps are joined with a confidence of %.2f.", m.Confidence)
-		if m.Confidence <= 0.5 && f.Severity > bodycam.Low {
-			f.Severity--
-		}
 	}
 	if e.Errno != 0 && e.Errno != inProgress && f.Severity > bodycam.Low && r.Class == "network" {
 		f.Severity--
