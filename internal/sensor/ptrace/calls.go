@@ -2,7 +2,11 @@
 
 package ptrace
 
-import "github.com/bodycam-dev/bodycam"
+import (
+	"slices"
+
+	"github.com/bodycam-dev/bodycam"
+)
 
 // def describes one system call that may stop: its numbers (-1 where the ABI lacks it) and what its entry leads to.
 type def struct {
@@ -34,12 +38,17 @@ type handler func(t *task, c *call) *pending
 // callTable is the one table from which filter and dispatch are made. Handlers are made with the positions of the
 // call's arguments, folder descriptor (-1: the working directory) before path.
 func callTable() []def {
-	const (
-		chmod, chown, xattr, utime = bodycam.TypeChmod, bodycam.TypeChown, bodycam.TypeXattr, bodycam.TypeUtime
-		unlink, rmdir, mkdir       = bodycam.TypeUnlink, bodycam.TypeRmdir, bodycam.TypeMkdir
-		create, trunc, chdir       = bodycam.TypeCreate, bodycam.TypeTruncate, bodycam.TypeChdir
-		mount                      = bodycam.TypeMount
-	)
+	return slices.Concat(openCalls(), nameCalls(), attributeCalls(), mountCalls(), socketCalls(), identityCalls(), reachCalls(), otherCalls())
+}
+
+// Short names for the table.
+const (
+	unlink, rmdir, mkdir, create = bodycam.TypeUnlink, bodycam.TypeRmdir, bodycam.TypeMkdir, bodycam.TypeCreate
+	chmod, chown, xattr, utime   = bodycam.TypeChmod, bodycam.TypeChown, bodycam.TypeXattr, bodycam.TypeUtime
+	trunc, chdir, mount          = bodycam.TypeTruncate, bodycam.TypeChdir, bodycam.TypeMount
+)
+
+func openCalls() []def {
 	return []def{
 		{"open", 2, 5, always, onOpen(-1, 0, 1)},
 		{"openat", 257, 295, always, onOpen(0, 1, 2)},
@@ -49,7 +58,11 @@ func callTable() []def {
 		{"memfd_create", 319, 356, always, onMemfd},
 		{"execve", 59, 11, always, onExecve},
 		{"execveat", 322, 358, always, onExecveat},
+	}
+}
 
+func nameCalls() []def {
+	return []def{
 		{"rename", 82, 38, always, onPair(bodycam.TypeRename, pair{-1, 0, -1, 1, -1})},
 		{"renameat", 264, 302, always, onPair(bodycam.TypeRename, pair{0, 1, 2, 3, -1})},
 		{"renameat2", 316, 353, always, onPair(bodycam.TypeRename, pair{0, 1, 2, 3, 4})},
@@ -64,7 +77,11 @@ func callTable() []def {
 		{"mkdirat", 258, 296, always, onName(mkdir, name{dir: 0, path: 1, mode: 2})},
 		{"mknod", 133, 14, always, onName(create, name{dir: -1, path: 0, mode: 1})},
 		{"mknodat", 259, 297, always, onName(create, name{dir: 0, path: 1, mode: 2})},
+	}
+}
 
+func attributeCalls() []def {
+	return []def{
 		{"chmod", 90, 15, always, onName(chmod, name{dir: -1, path: 0, mode: 1, follow: true})},
 		{"fchmodat", 268, 306, always, onName(chmod, name{dir: 0, path: 1, mode: 2, follow: true})},
 		{"fchmodat2", 452, 452, always, onName(chmod, name{dir: 0, path: 1, mode: 2, flags: 3, follow: true})},
@@ -96,7 +113,11 @@ func callTable() []def {
 		{"chdir", 80, 12, always, onName(chdir, name{dir: -1, path: 0, follow: true})},
 		{"fchdir", 81, 133, always, onFD(chdir, 0)},
 		{"chroot", 161, 61, always, onName(chdir, name{dir: -1, path: 0, follow: true})},
+	}
+}
 
+func mountCalls() []def {
+	return []def{
 		{"mount", 165, 21, always, onMount},
 		{"umount2", 166, 52, always, onName(mount, name{dir: -1, path: 0, mode: 1, follow: true})},
 		{"umount", -1, 22, always, onName(mount, name{dir: -1, path: 0, follow: true})},
@@ -111,7 +132,11 @@ func callTable() []def {
 		{"setns", 308, 346, always, onUnshare},
 		{"clone", 56, 120, newKind, onClone},
 		{"clone3", 435, 435, always, onClone3},
+	}
+}
 
+func socketCalls() []def {
+	return []def{
 		{"connect", 42, 362, always, onConnect},
 		{"bind", 49, 361, always, onBind},
 		{"listen", 50, 363, always, onListen},
@@ -131,7 +156,11 @@ func callTable() []def {
 		{"writev", 20, 146, never, onWritev},
 		{"close", 3, 6, never, onClose},
 		{"close_range", 436, 436, never, onCloseRange},
+	}
+}
 
+func identityCalls() []def {
+	return []def{
 		{"setuid", 105, 213, always, onIdentity(1)},
 		{"setgid", 106, 214, always, onIdentity(1)},
 		{"setreuid", 113, 203, always, onIdentity(2)},
@@ -152,7 +181,11 @@ func callTable() []def {
 		{"setgroups16", -1, 81, always, onIdentity(0)},
 		{"capset", 126, 185, always, onIdentity(0)},
 		{"setsid", 112, 66, always, onSetsid},
+	}
+}
 
+func reachCalls() []def {
+	return []def{
 		{"ptrace", 101, 26, always, onPtrace},
 		{"process_vm_readv", 310, 347, always, onProcessVM},
 		{"process_vm_writev", 311, 348, always, onProcessVM},
@@ -166,7 +199,11 @@ func callTable() []def {
 		{"prlimit64", 302, 340, otherPID, onPrlimit},
 		{"prctl", 157, 172, prctlKind, onPrctl},
 		{"seccomp", 317, 354, always, onSeccomp},
+	}
+}
 
+func otherCalls() []def {
+	return []def{
 		{"io_uring_setup", 425, 425, always, onUring},
 		{"io_uring_enter", 426, 426, always, onUring},
 		{"io_uring_register", 427, 427, always, onUring},

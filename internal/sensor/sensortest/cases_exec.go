@@ -30,10 +30,14 @@ func real(t *testing.T, p string) string {
 	return p
 }
 
+// kid is the process that the trigger called its child.
+func kid(o *Outcome, t *testing.T) cond { return pid(o.num(t, "child")) }
+
+// self is the program of the exec cases, which runs itself.
+func self(o *Outcome) string { return filepath.Join(o.Bin, "execs") }
+
 func execCases() []Case {
 	exec, open := typ(bodycam.TypeExec), typ(bodycam.TypeOpen)
-	kid := func(o *Outcome, t *testing.T) cond { return pid(o.num(t, "child")) }
-	self := func(o *Outcome) string { return filepath.Join(o.Bin, "execs") }
 	return []Case{
 		{Name: "04-exec/symlink", Argv: []string{"execs", "link"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, exec, kid(o, t), exe(self(o)), given("./innocent"), argv("./innocent", "end"), errno(0))
@@ -84,6 +88,12 @@ func execCases() []Case {
 			o.one(t, open, path(o.in("a.py")), has(bodycam.Read), errno(0))
 			o.one(t, exec, argv("python3", "-"), errno(0), cond{"exe of a Python", func(e *bodycam.Event) bool { return strings.Contains(filepath.Base(e.Exe), "python3") }})
 		}},
+	}
+}
+
+func argumentCases() []Case {
+	exec, open := typ(bodycam.TypeExec), typ(bodycam.TypeOpen)
+	return []Case{
 		{Name: "07-arguments/empty-and-odd", Argv: []string{"execs", "args"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, exec, kid(o, t), argv("", "end", "", "two words", "new\nline", "\xff\xfe", ""), errno(0))
 		}},

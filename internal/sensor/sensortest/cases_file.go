@@ -75,6 +75,13 @@ func fileCases() []Case {
 			o.one(t, open, path(o.in("f")), given("f"), access(bodycam.PathRef))
 			o.one(t, open, path(o.in("f")), givenPrefix("/proc/self/fd/"), access(bodycam.Read|bodycam.Write), errno(0))
 		}},
+	}
+}
+
+func oddFileCases() []Case {
+	open := typ(bodycam.TypeOpen)
+	read := access(bodycam.Read)
+	return []Case{
 		{Name: "05-nameless/deleted-file", Argv: []string{"files", "deleted"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, open, path(o.in("gone")), givenPrefix("/proc/self/fd/"), mark(bodycam.MarkDeleted))
 			o.one(t, open, path(o.in("honest (deleted)")), read, unmarked(bodycam.MarkDeleted))
@@ -106,6 +113,12 @@ func fileCases() []Case {
 				t.Error("no inode number")
 			}
 		}},
+	}
+}
+
+func outcomeCases() []Case {
+	open := typ(bodycam.TypeOpen)
+	return []Case{
 		{Name: "16-outcomes/errno", Argv: []string{"files", "outcomes"}, Check: func(t *testing.T, o *Outcome) {
 			for key, name := range map[string]string{"eacces": "locked", "enoent": "missing", "enoentdir": "missing/x", "enotdir": "plain/x",
 				"eisdir": "adir", "ebadf": "relative"} {
@@ -130,6 +143,13 @@ func fileCases() []Case {
 			o.count(t, 1, open, given("fifo2"))
 			o.one(t, open, path(o.in("after")), errno(0))
 		}},
+	}
+}
+
+func openKinCases() []Case {
+	open := typ(bodycam.TypeOpen)
+	read := access(bodycam.Read)
+	return []Case{
 		{Name: "20-kin/openat2", Argv: []string{"files", "openat2"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, open, path(o.in("in/f")), given("/../f"), o.outcome(t, "inroot"))
 			o.named(t, open, given("../in/f"), errno(int32(unix.EXDEV)))
@@ -224,6 +244,11 @@ func writeCases() []Case {
 			closed(o, t, "dst", 0, 10)
 			closed(o, t, "dst2", 0, 10)
 		}},
+	}
+}
+
+func nameCases() []Case {
+	return []Case{
 		{Name: "20-kin/links", Argv: []string{"writes", "links"}, Check: func(t *testing.T, o *Outcome) {
 			o.named(t, typ(bodycam.TypeLink), path(o.in("f")), path2(o.in("hard")), errno(0))
 			o.named(t, typ(bodycam.TypeLink), path(o.in("f")), path2(o.in("hardat")), errno(0))

@@ -10,24 +10,8 @@ import (
 )
 
 func netCases() []Case {
-	connect, send, dns := typ(bodycam.TypeConnect), typ(bodycam.TypeSend), typ(bodycam.TypeDNS)
+	connect, send := typ(bodycam.TypeConnect), typ(bodycam.TypeSend)
 	tcp, udp := proto(bodycam.ProtoTCP), proto(bodycam.ProtoUDP)
-	question := func(name string) cond {
-		return both(dns, hostname(name), cond{"a question", func(e *bodycam.Event) bool { return len(e.Answers) == 0 }})
-	}
-	asked := func(o *Outcome, t *testing.T, names ...string) {
-		t.Helper()
-		for _, n := range names {
-			o.one(t, question(n), pid(o.PID))
-			if o.suite.traits.DNSAnswers {
-				o.some(t, dns, hostname(n), cond{"an answer of 127.0.0.1", func(e *bodycam.Event) bool {
-					return len(e.Answers) == 1 && e.Answers[0].String() == "127.0.0.1"
-				}})
-			}
-		}
-	}
-	here := func(o *Outcome) cond { return remote("127.0.0.1", o.suite.host.tcp) }
-	there := func(o *Outcome) cond { return remote("127.0.0.1", o.suite.host.udp) }
 	return []Case{
 		{Name: "13-net/tcp", Argv: []string{"nets", "connect", "{tcp}"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, connect, tcp, here(o), pid(o.PID), errno(0))
@@ -81,6 +65,12 @@ func netCases() []Case {
 			o.one(t, typ(bodycam.TypeOpen), path(o.in("key")), access(bodycam.Read), errno(0))
 			o.some(t, typ(bodycam.TypePassFD), pid(o.PID), errno(0))
 		}},
+	}
+}
+
+func dnsCases() []Case {
+	connect, send, tcp := typ(bodycam.TypeConnect), typ(bodycam.TypeSend), proto(bodycam.ProtoTCP)
+	return []Case{
 		{Name: "14-names/dns-sendto", Argv: []string{"nets", "dns-sendto", "{dns}"}, Check: func(t *testing.T, o *Outcome) {
 			asked(o, t, "sendto.example.test")
 		}},
@@ -97,12 +87,18 @@ func netCases() []Case {
 		{Name: "14-names/dns-hostile", Argv: []string{"nets", "dns-hostile", "{dns}"}, Check: func(t *testing.T, o *Outcome) {
 			o.count(t, 4, send, remote(o.suite.host.dns, 53), errno(0))
 			o.one(t, question("nul\x01\xff\n.example.test"))
-			o.count(t, 1, dns, cond{"a question", func(e *bodycam.Event) bool { return len(e.Answers) == 0 }})
+			o.count(t, 1, typ(bodycam.TypeDNS), cond{"a question", func(e *bodycam.Event) bool { return len(e.Answers) == 0 }})
 		}},
 		{Name: "14-names/python-getaddrinfo-literal", Argv: []string{"/usr/bin/python3", "-c", "import socket,sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])))", "{tcp}"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, connect, tcp, here(o), errno(0))
-			o.count(t, 0, dns)
+			o.count(t, 0, typ(bodycam.TypeDNS))
 		}},
+	}
+}
+
+func unixCases() []Case {
+	connect, send, tcp := typ(bodycam.TypeConnect), typ(bodycam.TypeSend), proto(bodycam.ProtoTCP)
+	return []Case{
 		{Name: "15-unix/path", Argv: []string{"nets", "unix"}, Check: func(t *testing.T, o *Outcome) {
 			at := func(name string) cond {
 				return cond{"unix socket " + name, func(e *bodycam.Event) bool {
@@ -140,3 +136,25 @@ func netCases() []Case {
 		}},
 	}
 }
+
+// question is a DNS event that asks for a name.
+func question(name string) cond {
+	return both(typ(bodycam.TypeDNS), hostname(name), cond{"a question", func(e *bodycam.Event) bool { return len(e.Answers) == 0 }})
+}
+
+// asked asserts that each name was asked for once, by the workload's process, and answered.
+func asked(o *Outcome, t *testing.T, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		o.one(t, question(n), pid(o.PID))
+		if o.suite.traits.DNSAnswers {
+			o.some(t, typ(bodycam.TypeDNS), hostname(n), cond{"an answer of 127.0.0.1", func(e *bodycam.Event) bool {
+				return len(e.Answers) == 1 && e.Answers[0].String() == "127.0.0.1"
+			}})
+		}
+	}
+}
+
+// here and there are the test's TCP and UDP ports.
+func here(o *Outcome) cond  { return remote("127.0.0.1", o.suite.host.tcp) }
+func there(o *Outcome) cond { return remote("127.0.0.1", o.suite.host.udp) }

@@ -12,7 +12,6 @@ import (
 
 func procCases() []Case {
 	open, fork, exit, exec := typ(bodycam.TypeOpen), typ(bodycam.TypeFork), typ(bodycam.TypeExit), typ(bodycam.TypeExec)
-	kid := func(o *Outcome, t *testing.T) cond { return pid(o.num(t, "child")) }
 	return []Case{
 		{Name: "09-many/5000-true", Argv: []string{"procs", "storm", "5000"}, Check: func(t *testing.T, o *Outcome) {
 			if o.num(t, "bad") != 0 {
@@ -49,6 +48,12 @@ func procCases() []Case {
 			o.one(t, open, pid(o.num(t, "daemon")), path(o.in("from-daemon")), errno(0))
 			o.one(t, exit, pid(o.num(t, "daemon")), status(0))
 		}},
+	}
+}
+
+func identityCases() []Case {
+	open, fork, exit := typ(bodycam.TypeOpen), typ(bodycam.TypeFork), typ(bodycam.TypeExit)
+	return []Case{
 		{Name: "10-identity/thread", Argv: []string{"procs", "threads"}, Check: func(t *testing.T, o *Outcome) {
 			tid := o.num(t, "tid")
 			o.one(t, open, pid(o.PID), path(o.in("from-thread")), errno(0), cond{"the thread's tid", func(e *bodycam.Event) bool { return int(e.TID) == tid }})
@@ -111,8 +116,7 @@ func procCases() []Case {
 func hideCases() []Case {
 	open := typ(bodycam.TypeOpen)
 	ren := typ(bodycam.TypeRename)
-	kid := func(o *Outcome, t *testing.T) cond { return pid(o.num(t, "child")) }
-	return append(raceCases("thread", raceCases("process", nil)), []Case{
+	return []Case{
 		{Name: "17-intrusion/ptrace", Argv: []string{"procs", "tracer"}, Check: func(t *testing.T, o *Outcome) {
 			p, target := typ(bodycam.TypePtrace), child(o.num(t, "child"))
 			o.named(t, p, target, o.outcome(t, "seize"), nr(unix.SYS_PTRACE))
@@ -169,6 +173,12 @@ func hideCases() []Case {
 		{Name: "18-hiding/seccomp-listener", Argv: []string{"procs", "seccomp-hide"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, open, path(o.in("past-listener")), o.outcome(t, "open"))
 		}},
+	}
+}
+
+func mountCases() []Case {
+	open := typ(bodycam.TypeOpen)
+	return []Case{
 		{Name: "19-mounts/bind", Argv: []string{"spaces", "bind"}, Check: func(t *testing.T, o *Outcome) {
 			o.some(t, typ(bodycam.TypeNamespace), errno(0))
 			o.some(t, typ(bodycam.TypeMount), either(path(o.in("innocent")), path2(o.in("innocent"))), o.outcome(t, "mount"))
@@ -204,11 +214,11 @@ func hideCases() []Case {
 				t.Errorf("a file on a detached mount: path %q, marks %v", e.Path, e.Marks.Names())
 			}
 		}},
-	}...)
+	}
 }
 
 // raceCases have a rival that changes under the call what the call names.
-func raceCases(rival string, more []Case) []Case {
+func raceCases(rival string) []Case {
 	open, ren, connect := typ(bodycam.TypeOpen), typ(bodycam.TypeRename), typ(bodycam.TypeConnect)
 	secret := both(open, given("secret-file"), access(bodycam.Read), errno(0))
 	swapped := func(t *testing.T, o *Outcome) {
@@ -228,7 +238,7 @@ func raceCases(rival string, more []Case) []Case {
 		}
 	}
 	name := func(s string) string { return "11-race/" + s + "-by-" + rival }
-	return append(more, []Case{
+	return []Case{
 		{Name: name("open"), Argv: []string{"races", "open", "3000", rival}, Check: func(t *testing.T, o *Outcome) {
 			calls := both(open, access(bodycam.Read), either(given("A-file"), given("B-file")))
 			truth(t, o, calls, path(o.in("A-file")), path(o.in("B-file")))
@@ -243,7 +253,7 @@ func raceCases(rival string, more []Case) []Case {
 		{Name: name("connect"), Argv: []string{"races", "connect", "500", rival}, Check: func(t *testing.T, o *Outcome) {
 			truth(t, o, connect, remote("127.0.0.65", 9), remote("127.0.0.66", 9))
 		}},
-	}...)
+	}
 }
 
 func nr(n int32) cond {

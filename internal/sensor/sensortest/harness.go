@@ -114,7 +114,8 @@ var sources embed.FS
 
 // Cases returns the suite's cases.
 func Cases() []Case {
-	return slices.Concat(fileCases(), writeCases(), execCases(), procCases(), netCases(), hideCases(), floodCases())
+	return slices.Concat(fileCases(), oddFileCases(), outcomeCases(), openKinCases(), writeCases(), nameCases(), execCases(), argumentCases(),
+		procCases(), identityCases(), netCases(), dnsCases(), unixCases(), raceCases("thread"), raceCases("process"), hideCases(), mountCases(), floodCases())
 }
 
 // Run runs every case against the harness.
