@@ -1,9 +1,11 @@
 package ledger_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -148,22 +150,45 @@ func appendArgs(b []byte, args map[string]any) []byte {
 	return b
 }
 
+// benchJSON is the baseline: encoding/json of the action alone, and of a log line with the fields that a record adds.
+func benchJSON(b *testing.B, acts []action) {
+	type line struct {
+		ID       string  `json:"id"`
+		Seq      int     `json:"seq"`
+		Time     int64   `json:"time"`
+		Kind     string  `json:"kind"`
+		Recorder string  `json:"recorder"`
+		Payload  *action `json:"payload"`
+	}
+	for _, name := range []string{"json-action", "json-line"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			lat := make([]time.Duration, 0, 1<<20)
+			out := bufio.NewWriterSize(io.Discard, 1<<16)
+			i := 0
+			for b.Loop() {
+				a := &acts[i%len(acts)]
+				t := time.Now()
+				var v any = a
+				if name == "json-line" {
+					v = &line{"0f8fad5b-d9cb-469f-a165-70867728950e", i, t.UnixNano(), a.Intent.Tool, "recorder-1", a}
+				}
+				enc, err := json.Marshal(v)
+				if err != nil {
+					b.Fatal(err)
+				}
+				out.Write(enc)
+				lat = append(lat, time.Since(t))
+				i++
+			}
+			report(b, lat)
+		})
+	}
+}
+
 func BenchmarkAppend(b *testing.B) {
 	acts := actions(1000)
-	b.Run("encoding-json", func(b *testing.B) {
-		b.ReportAllocs()
-		lat := make([]time.Duration, 0, 1<<20)
-		i := 0
-		for b.Loop() {
-			t := time.Now()
-			if _, err := json.Marshal(&acts[i%len(acts)]); err != nil {
-				b.Fatal(err)
-			}
-			lat = append(lat, time.Since(t))
-			i++
-		}
-		report(b, lat)
-	})
+	benchJSON(b, acts)
 	id := identity(b)
 	hybrid, err := age.GenerateHybridIdentity()
 	if err != nil {
