@@ -2,6 +2,7 @@ package sensor
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ type Disagreement struct {
 }
 
 // soft are the marks of events that don't claim to name their object exactly. They are not held against the other
-// sensor, and answer for what it saw of the same kind in the same process.
+// sensor, and each answers for one thing that it saw of the same kind in the same process.
 const soft = bodycam.MarkUnverified | bodycam.MarkTruncated | bodycam.MarkDetached | bodycam.MarkRaced | bodycam.MarkNoResult |
 	bodycam.MarkSynthesised | bodycam.MarkNoProcess
 
@@ -45,7 +46,7 @@ type seen struct {
 type view struct {
 	sensor string
 	uses   map[use]*seen
-	vague  map[use]bool // uses without name
+	vague  map[use]uint64 // how many uses without a name there are
 }
 
 // CrossCheck compares two sensors' records of the same processes, and returns what only one of them saw: commands
@@ -62,9 +63,23 @@ func CrossCheck(a, b []bodycam.Event) []Disagreement {
 	return out
 }
 
+// without lists what v saw and w did not. Each of w's nameless events can be only one of the things that v names.
 func (v *view) without(w *view) (out []Disagreement) {
-	for u, s := range v.uses {
-		if w.uses[u] != nil || w.vague[use{pid: u.pid, verb: u.verb}] || w.vague[use{verb: u.verb}] {
+	excuses := maps.Clone(w.vague)
+	for _, u := range slices.SortedFunc(maps.Keys(v.uses), func(x, y use) int {
+		return cmp.Or(cmp.Compare(x.pid, y.pid), cmp.Compare(x.verb, y.verb), cmp.Compare(x.name, y.name))
+	}) {
+		s := v.uses[u]
+		if w.uses[u] != nil {
+			continue
+		}
+		mine, anyone := use{pid: u.pid, verb: u.verb}, use{verb: u.verb}
+		if excuses[mine] >= s.count {
+			excuses[mine] -= s.count
+			continue
+		}
+		if excuses[anyone] >= s.count {
+			excuses[anyone] -= s.count
 			continue
 		}
 		out = append(out, Disagreement{Resource: bodycam.Resource{Kind: u.kind, Name: s.name}, Verb: u.verb, Proc: s.proc,
@@ -74,7 +89,7 @@ func (v *view) without(w *view) (out []Disagreement) {
 }
 
 func look(events []bodycam.Event) *view {
-	v := &view{uses: make(map[use]*seen), vague: make(map[use]bool)}
+	v := &view{uses: make(map[use]*seen), vague: make(map[use]uint64)}
 	for i := range events {
 		e := &events[i]
 		if v.sensor == "" {
@@ -88,7 +103,7 @@ func look(events []bodycam.Event) *view {
 func (v *view) add(e *bodycam.Event) {
 	note := func(verb string, kind bodycam.ResourceKind, key, name string) {
 		if key == "" || e.Marks&soft != 0 {
-			v.vague[use{pid: e.Proc.PID, verb: verb}] = true
+			v.vague[use{pid: e.Proc.PID, verb: verb}] += e.N()
 			return
 		}
 		u := use{e.Proc.PID, verb, kind, key}

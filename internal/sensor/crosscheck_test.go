@@ -96,10 +96,14 @@ func TestCrossCheckFinds(t *testing.T) {
 // for no other.
 func TestCrossCheckSoft(t *testing.T) {
 	b := record("ptrace")
-	b[2].Path, b[2].Marks = "", bodycam.MarkRaced
+	b[2].Path, b[2].Marks, b[2].Count = "", bodycam.MarkRaced, 2
 	b = append(b[:3], b[4:]...)
 	if d := CrossCheck(record("bpf"), b); len(d) != 0 {
 		t.Errorf("a raced open: %+v", d)
+	}
+	a := append(record("bpf"), bodycam.Event{Sensor: "bpf", Type: bodycam.TypeOpen, Proc: p2, Path: "/etc/passwd", Access: bodycam.Read})
+	if d := CrossCheck(a, b); len(d) != 1 {
+		t.Errorf("two raced opens for three true ones: %+v", d)
 	}
 	b[2].Proc = p1
 	if d := CrossCheck(record("bpf"), b); len(d) != 1 || d[0].Resource.Name != "/etc/shadow" {
