@@ -15,6 +15,8 @@ type Context interface {
 	Process(bodycam.Proc) *Process
 	// File is what is known of the file of that device and inode, nil where nothing is.
 	File(dev, ino uint64) *File
+	// Wrote tells whether the file of that path was written during the run, for events that don't say which inode.
+	Wrote(path string) bool
 	// Aliases appends the other names that a path has by bind mounts.
 	Aliases(dst []string, path string) []string
 	// Row is the transcript row that caused the event, nil where none did.

@@ -227,23 +227,29 @@ var intGetters = map[string]intGetter{
 	"proc.is_exe_from_memfd": func(m *machine) (int64, bool) {
 		return truth(m.proc.Memfd)
 	},
-	"proc.tree_size":    func(m *machine) (int64, bool) { return yes(int64(m.proc.Root().alive)) },
-	"user.uid":          func(m *machine) (int64, bool) { return yes(int64(m.ev.UID)) },
-	"proc.uid_before":   func(m *machine) (int64, bool) { return int64(m.proc.uidBefore), m.proc.events > 1 },
-	"group.gid":         func(m *machine) (int64, bool) { return yes(int64(m.ev.GID)) },
-	"fd.is_server":      func(m *machine) (int64, bool) { return truth(m.isServer()) },
-	"fd.connected":      func(m *machine) (int64, bool) { return truth(connected(m.ev)) },
-	"fd.name_changed":   func(m *machine) (int64, bool) { return truth(nameChanged(m.ev)) },
-	"fd.dev.major":      func(m *machine) (int64, bool) { return int64(m.ev.Dev >> 32), m.ev.Ino != 0 },
-	"fd.dev.minor":      func(m *machine) (int64, bool) { return int64(uint32(m.ev.Dev)), m.ev.Ino != 0 },
-	"fd.ino":            func(m *machine) (int64, bool) { return int64(m.ev.Ino), m.ev.Ino != 0 },
-	"body.dev":          func(m *machine) (int64, bool) { return int64(m.ev.Dev), m.ev.Ino != 0 },
-	"body.ino":          func(m *machine) (int64, bool) { return int64(m.ev.Ino), m.ev.Ino != 0 },
-	"body.file_written": func(m *machine) (int64, bool) { f := m.fileInfo(); return truth(f != nil && f.Written) },
-	"body.errno":        func(m *machine) (int64, bool) { return yes(int64(m.ev.Errno)) },
-	"body.count":        func(m *machine) (int64, bool) { return yes(int64(m.ev.N())) },
-	"body.bytes":        func(m *machine) (int64, bool) { return yes(int64(m.ev.Bytes)) },
-	"body.bytes_read":   func(m *machine) (int64, bool) { return yes(int64(m.ev.BytesRead)) },
+	"proc.tree_size":  func(m *machine) (int64, bool) { return yes(int64(m.proc.Root().alive)) },
+	"user.uid":        func(m *machine) (int64, bool) { return yes(int64(m.ev.UID)) },
+	"proc.uid_before": func(m *machine) (int64, bool) { return int64(m.proc.uidBefore), m.proc.events > 1 },
+	"group.gid":       func(m *machine) (int64, bool) { return yes(int64(m.ev.GID)) },
+	"fd.is_server":    func(m *machine) (int64, bool) { return truth(m.isServer()) },
+	"fd.connected":    func(m *machine) (int64, bool) { return truth(connected(m.ev)) },
+	"fd.name_changed": func(m *machine) (int64, bool) { return truth(nameChanged(m.ev)) },
+	"fd.dev.major":    func(m *machine) (int64, bool) { return int64(m.ev.Dev >> 32), m.ev.Ino != 0 },
+	"fd.dev.minor":    func(m *machine) (int64, bool) { return int64(uint32(m.ev.Dev)), m.ev.Ino != 0 },
+	"fd.ino":          func(m *machine) (int64, bool) { return int64(m.ev.Ino), m.ev.Ino != 0 },
+	"body.dev":        func(m *machine) (int64, bool) { return int64(m.ev.Dev), m.ev.Ino != 0 },
+	"body.ino":        func(m *machine) (int64, bool) { return int64(m.ev.Ino), m.ev.Ino != 0 },
+	"body.file_written": func(m *machine) (int64, bool) {
+		if f := m.fileInfo(); f != nil && f.Written {
+			return 1, true
+		}
+		l := m.object()
+		return truth(len(l) > 0 && m.ctx.Wrote(l[0]))
+	},
+	"body.errno":      func(m *machine) (int64, bool) { return yes(int64(m.ev.Errno)) },
+	"body.count":      func(m *machine) (int64, bool) { return yes(int64(m.ev.N())) },
+	"body.bytes":      func(m *machine) (int64, bool) { return yes(int64(m.ev.Bytes)) },
+	"body.bytes_read": func(m *machine) (int64, bool) { return yes(int64(m.ev.BytesRead)) },
 	"body.bytes_written": func(m *machine) (int64, bool) {
 		return yes(int64(m.ev.BytesWritten))
 	},

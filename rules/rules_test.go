@@ -556,6 +556,39 @@ func TestNamesOfFiles(t *testing.T) {
 	}
 }
 
+func TestWrittenPaths(t *testing.T) {
+	tb := family()
+	do := func(typ bodycam.Type, p, p2 string) {
+		tb.Fold(&bodycam.Event{Type: typ, Proc: id(12), Path: p, Path2: p2})
+	}
+	do(bodycam.TypeMkdir, "/w/new", "")
+	do(bodycam.TypeRename, "/w/data", "/w/new/data")
+	do(bodycam.TypeRename, "/w/new", "/w/newer")
+	do(bodycam.TypeMkdir, "/w/other", "")
+	tb.Fold(&bodycam.Event{Type: bodycam.TypeOpen, Proc: id(12), Path: "/w/a", Access: bodycam.Write})
+	do(bodycam.TypeRename, "/w/a", "/w/b")
+	do(bodycam.TypeRmdir, "/w/other", "")
+	for p, want := range map[string]bool{"/w/newer/x": true, "/w/new/x": false, "/w/b": true, "/w/a": false, "/w/other/x": true, "/w/c": false, "": false} {
+		if got := tb.Wrote(p); got != want {
+			t.Errorf("%s: %v, want %v", p, got, want)
+		}
+	}
+	do(bodycam.TypeOpen, "/w/c", "")
+	if tb.Wrote("/w/other/x") {
+		t.Error("a directory that is gone")
+	}
+	// Old things in a new directory stay old.
+	do(bodycam.TypeMkdir, "/w/trap", "")
+	do(bodycam.TypeRename, "/w/old", "/w/trap/old")
+	if tb.Wrote("/w/trap/old/file") || !tb.Wrote("/w/trap/file") {
+		t.Error("a new directory makes old files new")
+	}
+	do(bodycam.TypeRename, "/w/trap", "/w/trap2")
+	if tb.Wrote("/w/trap2/old/file") || !tb.Wrote("/w/trap2/file") {
+		t.Error("a new directory that is renamed makes old files new")
+	}
+}
+
 func TestGetopt(t *testing.T) {
 	for _, tc := range []struct {
 		argv []string

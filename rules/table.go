@@ -13,6 +13,7 @@ const (
 	maxFiles     = 1 << 18
 	maxNames     = 16 // of one file
 	maxMounts    = 64
+	maxOld       = 256 // older things that were moved
 )
 
 type fileID struct{ dev, ino uint64 }
@@ -33,6 +34,8 @@ type Table struct {
 	dead   []bodycam.Proc // in order of exit
 	files  map[fileID]*File
 	paths  map[string]bool // written paths whose inode isn't known
+	dirs   map[string]bool // directories made during the run; false: something older that was moved there
+	old    map[string]bool // those of dirs that are false
 	mounts []mountAlias
 	gone   removed
 	last   *Process // of the newest event
@@ -42,7 +45,7 @@ type mountAlias struct{ at, from string }
 
 // NewTable makes an empty table.
 func NewTable() *Table {
-	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}}
+	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}, dirs: map[string]bool{}, old: map[string]bool{}}
 }
 
 // Process returns the process of that identity.
@@ -129,11 +132,15 @@ func (t *Table) Fold(e *bodycam.Event) {
 		if e.Errno == 0 {
 			t.written(e, p)
 		}
+	case bodycam.TypeMkdir:
+		if e.Errno == 0 && e.Path != "" {
+			t.place(e.Path, true)
+		}
 	case bodycam.TypeRename, bodycam.TypeLink:
 		if e.Errno == 0 {
 			t.moved(e)
 		}
-	case bodycam.TypeUnlink:
+	case bodycam.TypeUnlink, bodycam.TypeRmdir:
 		t.unlinked(e)
 	case bodycam.TypeMount:
 		t.mounted(e)
@@ -328,10 +335,55 @@ func (t *Table) wasWritten(dev, ino uint64, name string) bool {
 	if f := t.File(dev, ino); f != nil && f.Written {
 		return true
 	}
-	return t.paths[name]
+	return t.Wrote(name)
+}
+
+// Wrote tells whether the run wrote the file of a path: it wrote that path, or made a directory above it. Older things
+// that were moved into such a directory stay old.
+func (t *Table) Wrote(p string) bool {
+	if t.paths[p] {
+		return true
+	}
+	for q := p; len(t.dirs) > 0 && q != ""; {
+		if made, ok := t.dirs[q]; ok {
+			return made
+		}
+		q = q[:max(strings.LastIndexByte(q, '/'), 0)]
+	}
+	return false
+}
+
+func (t *Table) place(p string, made bool) {
+	if len(t.dirs) >= maxFiles || !made && len(t.old) >= maxOld {
+		t.Dropped++
+		return
+	}
+	p = strings.Clone(p)
+	t.dirs[p] = made
+	if !made {
+		t.old[p] = true
+	}
+}
+
+// renamed takes along what is known of a directory, and of the older things that were moved into it.
+func (t *Table) renamed(from, to string) {
+	made := t.Wrote(from)
+	for p := range t.old {
+		if rest, ok := below(p, from); ok && rest != "" {
+			delete(t.dirs, p)
+			delete(t.old, p)
+			t.place(to+rest, false)
+		}
+	}
+	delete(t.dirs, from)
+	delete(t.old, from)
+	t.place(to, made)
 }
 
 func (t *Table) moved(e *bodycam.Event) {
+	if e.Type == bodycam.TypeRename && e.Path != "" && e.Path2 != "" {
+		t.renamed(e.Path, e.Path2)
+	}
 	if f := t.file(e.Dev, e.Ino); f != nil {
 		f.add(e.Path)
 		f.add(e.Path2)
@@ -359,6 +411,8 @@ func (t *Table) unlinked(e *bodycam.Event) {
 // forget drops a file once its last name is gone: its inode can be used again for another.
 func (t *Table) forget() {
 	delete(t.paths, t.gone.path)
+	delete(t.dirs, t.gone.path)
+	delete(t.old, t.gone.path)
 	if f := t.files[t.gone.id]; f != nil {
 		if f.links--; f.links <= 0 {
 			delete(t.files, t.gone.id)

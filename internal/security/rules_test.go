@@ -157,6 +157,13 @@ var alerts = []sceneCase{
 			s.unlink(p, fmt.Sprintf("/workspace/data/%d.csv", i))
 		}
 	}},
+	{"Mass deletion", "moved into a new directory first", func(s *scene) {
+		s.do(bodycam.Event{Type: bodycam.TypeMkdir, Proc: id(11), Path: "/workspace/t"})
+		s.do(bodycam.Event{Type: bodycam.TypeRename, Proc: id(11), Path: "/workspace/data", Path2: "/workspace/t/data"})
+		for i := range 60 {
+			s.do(bodycam.Event{Type: bodycam.TypeUnlink, Proc: id(11), Path: fmt.Sprintf("/workspace/t/data/%d", i)})
+		}
+	}},
 	{"Destructive command", "rm", func(s *scene) { s.run("/usr/bin/rm", "rm", "-rf", "--no-preserve-root", "/") }},
 	{"Destructive command", "rm home", func(s *scene) { s.run("/usr/bin/rm", "rm", "-rf", "/root") }},
 	{"Destructive command", "shred", func(s *scene) { s.run("/usr/bin/shred", "shred", "-u", "a") }},
@@ -388,6 +395,13 @@ var innocent = []sceneCase{
 		for i := range 60 {
 			s.write(11, fmt.Sprintf("/workspace/out/%d", i))
 			s.unlink(p, fmt.Sprintf("/workspace/out/%d", i))
+		}
+	}},
+	{"Mass deletion", "of what was made in a directory of its own, inodes unknown", func(s *scene) {
+		s.do(bodycam.Event{Type: bodycam.TypeMkdir, Proc: id(11), Path: "/workspace/t"})
+		s.do(bodycam.Event{Type: bodycam.TypeRename, Proc: id(11), Path: "/workspace/t", Path2: "/workspace/u"})
+		for i := range 60 {
+			s.do(bodycam.Event{Type: bodycam.TypeUnlink, Proc: id(11), Path: fmt.Sprintf("/workspace/u/%d", i)})
 		}
 	}},
 	{"Mass deletion", "of packages", func(s *scene) {
