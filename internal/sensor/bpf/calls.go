@@ -88,7 +88,7 @@ func (t *callTables) add(f []string) error {
 		}
 		arg[i] = uint8(n)
 	}
-	c := sensorCall{Act: uint8(act), Type: uint8(typ), Dfd: arg[0], Path: arg[1], Dfd2: arg[2], Path2: arg[3], Fd: arg[4], Fd2: arg[5]}
+	c := sensorCall{Act: uint8(act), Type: uint8(typ), Dfd: arg[0], Path: arg[1], Dfd2: arg[2], Path2: arg[3], Fd: arg[4], Fd2: arg[5], Flags: arg[6]}
 	name, only, _ := strings.Cut(f[0], "@")
 	found := false
 	for _, abi := range []bodycam.ABI{bodycam.ABIAMD64, bodycam.ABII386, bodycam.ABIX32} {

@@ -26,6 +26,7 @@ type ring struct {
 	producer []byte // one page and the data, mapped twice in a row
 	data     []byte
 	epoll    int
+	event    int // ends wait at once
 }
 
 func newRing(m *ebpf.Map) (*ring, error) {
@@ -41,7 +42,12 @@ func newRing(m *ebpf.Map) (*ring, error) {
 	}
 	r.data = r.producer[page:]
 	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
-		err = unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, m.FD(), &unix.EpollEvent{Events: unix.EPOLLIN})
+		r.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	}
+	for _, fd := range []int{m.FD(), r.event} {
+		if err == nil {
+			err = unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+		}
 	}
 	if err != nil {
 		r.close()
@@ -53,8 +59,10 @@ func newRing(m *ebpf.Map) (*ring, error) {
 func (r *ring) close() {
 	_ = unix.Munmap(r.consumer)
 	_ = unix.Munmap(r.producer)
-	if r.epoll > 0 {
-		_ = unix.Close(r.epoll)
+	for _, fd := range []int{r.epoll, r.event} {
+		if fd > 0 {
+			_ = unix.Close(fd)
+		}
 	}
 }
 
@@ -73,6 +81,11 @@ func (r *ring) wait(d time.Duration) error {
 		return fmt.Errorf("waiting for the ring: %w", err)
 	}
 	return nil
+}
+
+// kick makes wait return, now and from then on.
+func (r *ring) kick() {
+	_, _ = unix.Write(r.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // can't fail: the count is far from full
 }
 
 // take appends the finished records that wait to buf, with their ring heads, up to buf's capacity, and gives their

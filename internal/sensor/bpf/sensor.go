@@ -260,6 +260,7 @@ func (s *Sensor) failed() error {
 // halt ends the goroutines once everything in the ring has been read and delivered.
 func (s *Sensor) halt() {
 	s.stopRead.Store(true)
+	s.ring.kick()
 	<-s.decoded
 	s.pause.stop()
 	s.wg.Wait()

@@ -118,6 +118,7 @@ type sensorCall struct {
 	Path2 uint8
 	Fd    uint8
 	Fd2   uint8
+	Flags uint8
 }
 
 type sensorFlush struct {
@@ -246,7 +247,9 @@ type sensorScratch struct {
 		Path2 uint8
 		Fd    uint8
 		Fd2   uint8
+		Flags uint8
 	}
+	_    [7]byte
 	Net  sensorNet
 	Back [4352]int8
 	Out  [24576]int8

@@ -55,9 +55,9 @@ struct {
 	__type(value, struct cache);
 } caches SEC(".maps");
 
-static inline_always struct cache *cache_of(struct task_struct *t, bool create)
+static inline_always struct cache *my_cache(bool create)
 {
-	return bpf_task_storage_get(&caches, t, 0, create ? STORAGE_CREATE : 0);
+	return bpf_task_storage_get(&caches, bpf_get_current_task_btf(), 0, create ? STORAGE_CREATE : 0);
 }
 
 static inline_always bool same_file(struct entry *e, struct file *f, struct dentry *d)
@@ -134,7 +134,7 @@ static inline_always void flush_all(struct scratch *s, struct task_struct *t, st
 noinline_fn int flush_slot(__u32 slot)
 {
 	GLOBAL_FN(0);
-	struct cache *cache = cache_of(t, false);
+	struct cache *cache = my_cache(false);
 	slot &= ENTRIES - 1;
 	if (cache)
 		flush_entry(s, t, &cache->e[slot], slot);
@@ -237,7 +237,7 @@ static inline_always int new_entry(struct scratch *s, struct cache *cache, struc
 noinline_fn int used_slot(int fd)
 {
 	GLOBAL_FN(-1);
-	struct cache *cache = cache_of(t, true);
+	struct cache *cache = my_cache(true);
 	struct file *f = fd_file(t, fd);
 	if (!f || !cache)
 		return -1;
@@ -259,11 +259,11 @@ noinline_fn int used_slot(int fd)
 	return i;
 }
 
-static inline_always void moved(struct task_struct *t, int fd, __u64 rd, __u64 wr)
+static inline_always void moved(int fd, __u64 rd, __u64 wr)
 {
 	int slot = used_slot(fd);
 	opaque(slot);
-	struct cache *c = slot < 0 ? 0 : cache_of(t, false);
+	struct cache *c = slot < 0 ? 0 : my_cache(false);
 	if (!c)
 		return;
 	struct entry *e = &c->e[slot & (ENTRIES - 1)];
@@ -271,9 +271,9 @@ static inline_always void moved(struct task_struct *t, int fd, __u64 rd, __u64 w
 	e->wr += wr;
 }
 
-static inline_always void closed(struct task_struct *t, int fd)
+static inline_always void closed(int fd)
 {
-	struct cache *c = cache_of(t, false);
+	struct cache *c = my_cache(false);
 	if (!c)
 		return;
 	struct fd_ref *r = &c->fd[fd & (FDS - 1)];

@@ -47,7 +47,7 @@ enum act { /* the names in calls.tsv, lower case */
 struct call {
 	__u8 act, type; /* type: bodycam's event type, passed through */
 	__u8 dfd, path, dfd2, path2;
-	__u8 fd, fd2;
+	__u8 fd, fd2, flags;
 };
 
 const volatile struct call calls64[CALLS] = {};

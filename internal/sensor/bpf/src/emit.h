@@ -118,8 +118,9 @@ static inline_always __u64 next_seq(void)
 }
 
 /* head fills a record's head for a task; seq is taken last, by put. */
-static inline_always void head(struct rec *r, struct task_struct *t, __u8 kind, __u8 source, __u8 type)
+static inline_always void head(struct rec *r, struct task_struct *task, __u8 kind, __u8 source, __u8 type)
 {
+	struct task_struct *t = untrusted(struct task_struct, task);
 	r->kind = kind;
 	r->source = source;
 	r->type = type;
@@ -141,6 +142,11 @@ static inline_always void head(struct rec *r, struct task_struct *t, __u8 kind, 
 	r->pad = 0;
 }
 
+static inline_always struct task_struct *current(void)
+{
+	return untrusted(struct task_struct, bpf_get_current_task_btf());
+}
+
 static inline_always __u64 wake_flag(__u64 waiting)
 {
 	return waiting >= wake_at ? RB_FORCE_WAKEUP : RB_NO_WAKEUP;
@@ -155,7 +161,7 @@ static inline_always void press(__u64 waiting)
 	if (!stop_at || waiting < stop_at)
 		return;
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = current();
 	__u64 start = t->group_leader->start_boottime;
 	if (bpf_send_signal(SIGSTOP))
 		return;
@@ -172,7 +178,7 @@ static inline_always void press(__u64 waiting)
  */
 #define GLOBAL_FN(none)                                                                                                \
 	struct scratch *s = scratch();                                                                                 \
-	struct task_struct *t __attribute__((unused)) = bpf_get_current_task_btf();                                    \
+	struct task_struct *t __attribute__((unused)) = current();                                                     \
 	if (!s)                                                                                                        \
 		return none;                                                                                           \
 	struct call *c __attribute__((unused)) = &s->call

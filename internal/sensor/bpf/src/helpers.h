@@ -53,7 +53,14 @@ kfunc void bpf_task_release(struct task_struct *t);
 /* as makes an untyped kernel address readable as a T; a read through a bad address gives 0. */
 #define as(T, p) ((T *)bpf_rdonly_cast((const void *)(p), __builtin_btf_type_id(*(T *)0, 1)))
 #define field_offset(T, member) __builtin_preserve_field_info(((T *)0)->member, 0)
+#define field_exists(T, member) __builtin_preserve_field_info(((T *)0)->member, 2)
 #define ksym_exists(sym) (&(sym) != (void *)0)
+
+/*
+ * The current task, and what a hook hands over, are read through such a pointer too: while loading, the kernel
+ * searches all its types by name for each pointer that is followed from a trusted one, which takes milliseconds.
+ */
+#define untrusted(T, p) as(T, p)
 
 /* opaque hides a value's known range from the compiler, so that the check that follows stays in the program. */
 #define opaque(x) asm volatile("" : "+r"(x))

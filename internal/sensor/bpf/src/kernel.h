@@ -87,6 +87,18 @@ struct path {
 	struct dentry *dentry;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
+typedef struct {
+	atomic64_t refcnt;
+} file_ref_t;
+
 struct callback_head {
 	struct callback_head *next;
 };
@@ -96,6 +108,7 @@ struct file {
 	void *private_data;
 	void *f_mapping;
 	struct callback_head f_task_work;
+	file_ref_t f_ref; /* references beyond the first, since 6.13 */
 	struct inode *f_inode;
 	__u32 f_flags;
 	struct path f_path;
@@ -107,6 +120,7 @@ struct fdtable {
 };
 
 struct files_struct {
+	atomic_t count;
 	struct fdtable *fdt;
 };
 
@@ -138,14 +152,6 @@ struct upid {
 struct pid {
 	struct upid numbers[1];
 };
-
-typedef struct {
-	int counter;
-} atomic_t;
-
-typedef struct {
-	__s64 counter;
-} atomic64_t;
 
 struct signal_struct {
 	atomic_t live;

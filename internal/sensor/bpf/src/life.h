@@ -10,19 +10,6 @@
 #define SIGNAL_GROUP_EXIT 4
 #define ARGV_CHUNKS 1024
 
-static inline_always bool task_mine(struct task_struct *t)
-{
-	struct css_set *set = t->cgroups;
-	struct cgroup *cg = set->dfl_cgrp;
-	if (cg->level < (int)target_level)
-		return false;
-	struct cgroup *up = 0;
-	if (target_level >= 64)
-		return false;
-	bpf_probe_read_kernel(&up, sizeof(up), &cg->ancestors[target_level]);
-	return up && as(struct cgroup, up)->kn->id == target_cgroup;
-}
-
 /* put_argv sends argv as it lies in memory, piece by piece. */
 noinline_fn int put_argv(__u64 from, __u64 total)
 {
@@ -82,10 +69,10 @@ static inline_always struct file *script_file(struct task_struct *t)
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *ctx)
 {
-	struct linux_binprm *bp = (struct linux_binprm *)ctx[2];
+	struct linux_binprm *bp = untrusted(struct linux_binprm, ctx[2]);
 	if (!mine())
 		return 0;
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = current();
 	struct scratch *s = scratch();
 	struct mm_struct *mm = t->mm;
 	if (!s || !mm)
@@ -130,7 +117,7 @@ int on_exec(__u64 *ctx)
 SEC("tp_btf/task_newtask")
 int on_newtask(__u64 *ctx)
 {
-	struct task_struct *child = (struct task_struct *)ctx[0];
+	struct task_struct *child = untrusted(struct task_struct, ctx[0]);
 	__u64 flags = ctx[1];
 	if ((flags & CLONE_THREAD) || !mine())
 		return 0;
@@ -160,11 +147,11 @@ int on_exit(__u64 *ctx)
 {
 	if (!mine())
 		return 0;
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = current();
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;
-	struct cache *c = cache_of(t, false);
+	struct cache *c = my_cache(false);
 	if (c)
 		flush_all(s, t, c);
 	struct signal_struct *sig = t->signal;
@@ -184,12 +171,12 @@ int on_signal(__u64 *ctx)
 {
 	int sig = ctx[0];
 	__u64 raw = ctx[1];
-	struct task_struct *to = (struct task_struct *)ctx[2];
+	struct task_struct *to = untrusted(struct task_struct, ctx[2]);
 	int result = ctx[4];
 	if (raw <= 1 || !mine()) /* 0 and 1 stand for the kernel's own */
 		return 0;
 	struct kernel_siginfo *info = as(struct kernel_siginfo, raw);
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = current();
 	if (info->si_code > 0 || to->tgid == t->tgid)
 		return 0;
 	seen(SRC_SIGNAL, 1);
@@ -220,7 +207,7 @@ enum { URING_OPENAT = 18, URING_OPENAT2 = 28 };
 SEC("tp_btf/io_uring_submit_req")
 int on_uring(__u64 *ctx)
 {
-	struct io_kiocb *req = (struct io_kiocb *)ctx[0];
+	struct io_kiocb *req = untrusted(struct io_kiocb, ctx[0]);
 	if (!mine())
 		return 0;
 	struct scratch *s = scratch();

@@ -18,7 +18,7 @@ noinline_fn int walk_at(__u32 pos)
 	struct scratch *s = scratch();
 	if (!s || pos > OUT_MAX - STR_MAX - 1)
 		return 0;
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = current();
 	struct path *p = as(struct path, s->ptr);
 	struct dentry *d = as(struct dentry, p->dentry);
 	struct vfsmount *vm = p->mnt;
@@ -153,7 +153,7 @@ static inline_always struct file *fd_file(struct task_struct *t, int fd)
 noinline_fn int walk_base(int dfd, __u32 pos)
 {
 	struct scratch *s = scratch();
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = current();
 	if (!s)
 		return 0;
 	if (dfd == AT_FDCWD) {

@@ -16,6 +16,7 @@
 #define MAP_SHARED_TYPES 3
 #define MAP_TYPE 15
 #define MAP_ANONYMOUS 32
+#define O_PATH 0x200000
 #define FICLONE 0x40049409
 #define FICLONERANGE 0x4020940d
 #define PIDFS_MAGIC 0x50494446
@@ -198,18 +199,34 @@ noinline_fn int on_args(void)
 		b->len[0] = user_str(s, arg(s, c->path), pos);
 		pos += b->len[0];
 	}
-	struct task_struct *o = 0;
+	struct task_struct *o = 0; /* with a reference */
 	if (c->fd2)
 		o = pidfd_task(t, arg(s, c->fd2));
 	else if ((c->act == A_TARGET || c->act == A_KILL) && ksym_exists(bpf_task_from_vpid))
 		o = bpf_task_from_vpid(arg(s, c->fd));
 	if (o) {
-		b->other_tgid = o->tgid;
-		b->other_start = o->group_leader->start_boottime;
+		struct task_struct *u = untrusted(struct task_struct, o);
+		b->other_tgid = u->tgid;
+		b->other_start = u->group_leader->start_boottime;
 		bpf_task_release(o);
 	}
 	put_unit(pos);
 	return 0;
+}
+
+/*
+ * swapped tells that another thread may have put another file behind the new descriptor already. A file just opened has
+ * one reference; one that came by dup2 has more, and may be open in another way than was asked for.
+ */
+static inline_always bool swapped(struct task_struct *t, struct file *f, __u64 flags)
+{
+	struct files_struct *files = t->files;
+	if (!files || files->count.counter < 2)
+		return false;
+	if (field_exists(struct file, f_ref) && f->f_ref.refcnt.counter != 0)
+		return true;
+	__u32 want = (flags + 1) & 3; /* O_RDONLY, O_WRONLY, O_RDWR as FMODE_READ, FMODE_WRITE, both */
+	return !(flags & O_PATH) && want && (f->f_mode & 3) != want;
 }
 
 /* on_open reports an open that worked, or folds it into the entry of an earlier one. */
@@ -218,7 +235,7 @@ noinline_fn int on_open(void)
 	GLOBAL_FN(0);
 	int fd = s->ret;
 	struct file *f = fd_file(t, fd);
-	if (!f) {
+	if (!f || (c->flags && swapped(t, f, arg(s, c->flags)))) {
 		struct stats *st = my_stats();
 		if (st)
 			__sync_fetch_and_add(&st->raced, 1);
@@ -229,7 +246,7 @@ noinline_fn int on_open(void)
 		return 0;
 	}
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
-	struct cache *cache = cache_of(t, true);
+	struct cache *cache = my_cache(true);
 	__u64 given = c->path ? hash_user_str(arg(s, c->path)) : 1;
 	int slot = -1;
 	if (cache) {
@@ -281,7 +298,7 @@ noinline_fn int on_mmap(void)
 		return 0;
 	int slot = used_slot(s->arg[4]);
 	opaque(slot);
-	struct cache *cache = slot < 0 ? 0 : cache_of(t, false);
+	struct cache *cache = slot < 0 ? 0 : my_cache(false);
 	if (!cache)
 		return 0;
 	slot &= ENTRIES - 1;
@@ -382,8 +399,8 @@ noinline_fn int on_reflink(void)
 	if (!f)
 		return 0;
 	__u64 n = range[2] ? range[2] : f->f_inode->i_size;
-	moved(t, range[0], n, 0);
-	moved(t, s->arg[0], 0, n);
+	moved(range[0], n, 0);
+	moved(s->arg[0], 0, n);
 	return 0;
 }
 
@@ -469,6 +486,7 @@ static inline_always void copy_call(struct scratch *s, const volatile struct cal
 	s->call.path2 = c->path2;
 	s->call.fd = c->fd;
 	s->call.fd2 = c->fd2;
+	s->call.flags = c->flags;
 }
 
 SEC("tp_btf/sys_exit")
@@ -476,7 +494,7 @@ int on_sys_exit(__u64 *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long ret = ctx[1];
-	struct task_struct *t = bpf_get_current_task_btf();
+	struct task_struct *t = current();
 	bool compat = t->thread_info.status & TS_COMPAT;
 	__u64 nr = regs->orig_ax, index = nr;
 	if (!compat && (nr & X32_BIT))
@@ -522,18 +540,18 @@ int on_sys_exit(__u64 *ctx)
 	}
 	switch (act) {
 	case A_READ:
-		moved(t, arg(s, c->fd), ret, 0);
+		moved(arg(s, c->fd), ret, 0);
 		return 0;
 	case A_WRITE:
-		moved(t, arg(s, c->fd), 0, ret);
+		moved(arg(s, c->fd), 0, ret);
 		return 0;
 	case A_COPY:
-		moved(t, arg(s, c->fd), ret, 0);
-		moved(t, arg(s, c->fd2), 0, ret);
+		moved(arg(s, c->fd), ret, 0);
+		moved(arg(s, c->fd2), 0, ret);
 		return 0;
 	case A_CLOSE:
 		if (!ret)
-			closed(t, s->arg[0]);
+			closed(s->arg[0]);
 		return 0;
 	}
 	return dispatch();
