@@ -6,11 +6,15 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/conduct"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
@@ -33,7 +37,9 @@ func analyse(ctx context.Context, r *store.Run, p *kind.Plan) ([]bodycam.Finding
 }
 
 // analyses are the built-in ones.
-var analyses = map[string]func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error){}
+var analyses = map[string]func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error){
+	conduct.Name: judgeConduct,
+}
 
 // build says which bodycam this is. The digest pins the recorder's own code to what it recorded.
 var build = sync.OnceValue(func() bodycam.Build {
@@ -49,3 +55,14 @@ var build = sync.OnceValue(func() bodycam.Build {
 	}
 	return b
 })
+
+// checkAnalyses refuses a plan that names an analysis which isn't there, before anything is run.
+func checkAnalyses(p *kind.Plan) error {
+	for _, a := range p.Analyses {
+		if _, ok := analyses[a.Name]; !ok && len(a.Command) == 0 {
+			names := slices.Sorted(maps.Keys(analyses))
+			return usage("analysis %q: there is no such built-in analysis (%s)", a.Name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}

@@ -56,7 +56,7 @@ func summarise(r *store.Run) (*report.Summary, error) { return summariseAll(r, f
 
 // summariseAll turns a run into what `show` says.
 func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
-	f, err := features.Extract(r)
+	f, err := features.Load(r, joinRows)
 	if err != nil {
 		return nil, fmt.Errorf("reading the record of %s: %w", r.Dir, err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestExtract(t *testing.T) {
-	f := New()
+	x := NewExtractor(nil, nil)
 	p := bodycam.Proc{PID: 7, Start: 1}
 	for i, e := range []*bodycam.Event{
 		{Type: bodycam.TypeExec, Exe: "/usr/bin/python3", Argv: []string{"python3", "a.py"}},
@@ -21,9 +21,9 @@ func TestExtract(t *testing.T) {
 		{Type: bodycam.TypeFlow, Host: "evil.example", BytesRead: 10, BytesWritten: 20},
 	} {
 		e.Proc, e.NR, e.Seq = p, -1, uint64(i+1)
-		f.Add(e)
+		x.Add(e)
 	}
-	f.Finish()
+	f := x.Finish()
 	key := f.Get(bodycam.File, "/root/.ssh/id_rsa")
 	if key == nil || key.Counts[Read] != 3 {
 		t.Fatalf("the key is %+v", key)

@@ -29,17 +29,6 @@ type Notable struct {
 	Special  *Special
 }
 
-// secretPatterns match paths that hold credentials; a leading ** is any directory.
-var secretPatterns = []string{
-	"**/.ssh/id_*", "**/.ssh/*_key", "**/.ssh/identity", "**/.aws/credentials", "**/.config/gcloud/*", "**/.azure/*", "**/.kube/config",
-	"**/.docker/config.json", "**/.netrc", "**/.git-credentials", "**/.npmrc", "**/.pypirc", "**/.pgpass", "**/.gnupg/*", "**/.env",
-	"**/credentials.json", "/etc/shadow", "/etc/gshadow", "/etc/sudoers", "**/.vault-token", "**/Login Data", "**/key4.db", "**/wallet.dat",
-	"/proc/*/environ", "/proc/*/mem", "**/*.pem", "**/*_rsa", "**/*_ed25519",
-}
-
-// publicPatterns are paths that look like secrets and hold none.
-var publicPatterns = []string{"/etc/ssl/**", "/usr/**", "**/*.pub", "**/.ssh/id_*.pub", "**/cacert.pem"}
-
 // Notables ranks what stands out against a yardstick.
 func (f *Features) Notables(y Yardstick) []Notable {
 	var out []Notable
@@ -136,8 +125,6 @@ func (y Yardstick) trusts(host string) bool {
 	}
 	return false
 }
-
-func secret(p string) bool { return matchAny(secretPatterns, p) && !matchAny(publicPatterns, p) }
 
 // Ordinary tells whether a file is one that every program of the system or the harness touches: it is counted, but
 // a screen need not list it.

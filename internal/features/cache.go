@@ -1,0 +1,153 @@
+package features
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// Dir is the folder of a run directory that holds what is derived here.
+const Dir = "features"
+
+const cacheFile = "features.gob.gz"
+
+// cached is the file's form. It is gob, since names are raw bytes, which JSON can't hold.
+type cached struct {
+	Version int
+	Record  string // state of what it was made of
+	F       *Features
+}
+
+// Load returns a run's features: those that were kept, where they were made of the same record by the same rules,
+// or else extracted and kept. A run that is sealed only keeps nothing. A cache that can't be read or written is no
+// error: everything in it can be made again.
+func Load(r *store.Run, join Join) (*Features, error) {
+	state := recordState(r)
+	if f := kept(r, state); f != nil {
+		return f, nil
+	}
+	f, err := Extract(r, join)
+	if err != nil {
+		return nil, err
+	}
+	if settled(r) && !f.Torn {
+		if err := keep(r, state, f); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errReadOnly) {
+			return nil, fmt.Errorf("keeping the features of %s: %w", r.Dir, err)
+		}
+	}
+	return f, nil
+}
+
+// settled tells whether the record changes no more: it has ended, or its rows and events were joined.
+func settled(r *store.Run) bool {
+	if r.Sealed() {
+		return false
+	}
+	if !r.Info.Ended.IsZero() {
+		return true
+	}
+	_, err := r.Stat(store.LinksFile)
+	return err == nil
+}
+
+// recordState identifies what features are made of: size and time of the record's files, and the plan.
+func recordState(r *store.Run) string {
+	h := sha256.New()
+	fmt.Fprintln(h, Version)
+	for _, name := range []string{store.EventsFile, store.RowsFile, store.LinksFile, "manifest-before.json", "manifest-after.json"} {
+		st, err := r.Stat(name)
+		if err != nil {
+			fmt.Fprintln(h, name, "-")
+			continue
+		}
+		fmt.Fprintln(h, name, st.Size(), st.ModTime().UnixNano())
+	}
+	for _, a := range r.Info.Artifacts {
+		fmt.Fprintln(h, a.Path, a.SHA256)
+	}
+	h.Write(r.Info.Plan)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func kept(r *store.Run, state string) *Features {
+	b, err := os.ReadFile(filepath.Join(r.Dir, Dir, cacheFile))
+	if err != nil {
+		return nil
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil
+	}
+	var c cached
+	if gob.NewDecoder(bufio.NewReader(z)).Decode(&c) != nil || c.Version != Version || c.Record != state || c.F == nil || c.F.Version != Version {
+		return nil
+	}
+	return c.F
+}
+
+func keep(r *store.Run, state string, f *Features) error {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if err := gob.NewEncoder(z).Encode(cached{Version: Version, Record: state, F: f}); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return WriteDerived(r, cacheFile, b.Bytes())
+}
+
+var errReadOnly = errors.New("the run directory is read-only")
+
+// WriteDerived writes a file into the run's folder for derived data, whole or not at all.
+func WriteDerived(r *store.Run, name string, b []byte) error {
+	dir := filepath.Join(r.Dir, Dir)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return readOnly(err)
+	}
+	t, err := os.CreateTemp(dir, "."+name+"-")
+	if err != nil {
+		return readOnly(err)
+	}
+	_, err = t.Write(b)
+	err = errors.Join(err, t.Close())
+	if err == nil {
+		err = os.Rename(t.Name(), filepath.Join(dir, name))
+	}
+	if err != nil {
+		os.Remove(t.Name())
+	}
+	return err
+}
+
+// ReadDerived reads a file from the run's folder for derived data.
+func ReadDerived(r *store.Run, name string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(r.Dir, Dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, 1<<30))
+}
+
+func readOnly(err error) error {
+	if errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: %w", errReadOnly, err)
+	}
+	return err
+}

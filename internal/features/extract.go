@@ -1,0 +1,494 @@
+package features
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// RowOf finds the row that caused an event: row −1 is the harness itself. ok is false where no row explains it.
+type RowOf func(e *bodycam.Event) (row int, method bodycam.LinkMethod, confidence float64, ok bool)
+
+// Join makes the RowOf of a run. Package link has it; features are told, so that the two stay apart.
+type Join func(r *store.Run) (RowOf, error)
+
+// Extract reads a run's record. join may be nil: then no event has a row.
+func Extract(r *store.Run, join Join) (*Features, error) {
+	plan, err := ParsePlan(r.Info.Plan)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.Rows()
+	if err != nil {
+		return nil, err
+	}
+	x := NewExtractor(plan, rows)
+	for _, u := range r.Info.Unlinked {
+		if u.Startup {
+			x.startup[u.Proc] = true
+		}
+	}
+	links, err := r.Links()
+	if err != nil {
+		return nil, err
+	}
+	x.links(links)
+	if join != nil && len(rows) > 0 {
+		if x.rowOf, err = join(r); err != nil {
+			return nil, err
+		}
+	}
+	if a := r.Info.Environment.Resolver; a != "" {
+		x.endpoints = append(x.endpoints, a)
+	}
+	if err := x.contents(r); err != nil {
+		return nil, err
+	}
+	err = r.Events(func(e *bodycam.Event) error { x.Add(e); return nil })
+	if errors.Is(err, store.ErrTorn) {
+		x.f.Torn, err = true, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return x.Finish(), nil
+}
+
+// recorderHosts are names that the recorder itself provides.
+var recorderHosts = []string{"model.bodycam.internal"}
+
+type origin uint8
+
+const (
+	byNobody origin = iota
+	byRow
+	byHarness
+	byStartup
+)
+
+// Extractor builds features from events.
+type Extractor struct {
+	f         *Features
+	plan      *Plan
+	rows      []bodycam.Row
+	rowOf     RowOf
+	startup   map[bodycam.Proc]bool // roots of the harness's start-up helpers
+	roots     map[bodycam.Proc]bool // processes that a row's command began as
+	parents   map[bodycam.Proc]bodycam.Proc
+	inStartup map[bodycam.Proc]bool
+	endpoints []string
+	asked     map[question]bool
+	skills    *skillWatch
+	existed   map[string]bool // files that were there before the agent began
+
+	// of the event at hand
+	origin origin
+	cause  Cause
+}
+
+type question struct {
+	cookie uint64
+	host   string
+}
+
+// NewExtractor begins. The rows are the whole transcript.
+func NewExtractor(plan *Plan, rows []bodycam.Row) *Extractor {
+	if plan == nil {
+		plan = &Plan{}
+	}
+	x := &Extractor{
+		f:    &Features{Version: Version, Resources: []*Resource{}, Denied: map[string]uint64{}, index: map[bodycam.Resource]*Resource{}},
+		plan: plan, rows: rows, startup: map[bodycam.Proc]bool{}, roots: map[bodycam.Proc]bool{},
+		parents: map[bodycam.Proc]bodycam.Proc{}, inStartup: map[bodycam.Proc]bool{},
+		endpoints: slices.Clone(recorderHosts), asked: map[question]bool{}, skills: newSkillWatch(plan),
+	}
+	for i := range rows {
+		if rows[i].Kind == bodycam.RowTool {
+			x.f.Account = true
+		}
+	}
+	return x
+}
+
+func (x *Extractor) links(links []bodycam.Link) {
+	for _, l := range links {
+		if l.Row >= 0 && l.Root.PID != 0 {
+			x.roots[l.Root] = true
+		}
+	}
+}
+
+// Add counts one event, whose process must be filled in ([bodycam.Processes]).
+func (x *Extractor) Add(e *bodycam.Event) {
+	x.attribute(e)
+	x.skills.observe(e, x)
+	switch e.Type {
+	case bodycam.TypeExec:
+		x.exec(e)
+	case bodycam.TypeOpen:
+		x.open(e)
+	case bodycam.TypeClose:
+		x.transfer(e)
+	case bodycam.TypeCreate, bodycam.TypeMkdir:
+		x.file(e, e.Path, Created)
+	case bodycam.TypeSymlink:
+		x.file(e, e.Path2, Created)
+	case bodycam.TypeTruncate:
+		x.file(e, e.Path, Written)
+	case bodycam.TypeRename:
+		x.file(e, e.Path, Renamed)
+		x.file(e, e.Path2, Created)
+	case bodycam.TypeLink:
+		x.file(e, e.Path, Linked)
+		x.file(e, e.Path2, Created)
+	case bodycam.TypeUnlink, bodycam.TypeRmdir:
+		x.file(e, e.Path, Deleted)
+	case bodycam.TypeChmod, bodycam.TypeChown, bodycam.TypeXattr, bodycam.TypeUtime:
+		x.file(e, e.Path, Changed)
+	case bodycam.TypeConnect, bodycam.TypeSend, bodycam.TypeAccept, bodycam.TypeDNS, bodycam.TypeTLS, bodycam.TypeHTTP, bodycam.TypeFlow:
+		x.network(e)
+	case bodycam.TypeFork, bodycam.TypeExit, bodycam.TypeChdir, bodycam.TypeMmap, bodycam.TypeMark, bodycam.TypeUnknown:
+	default:
+		x.special(e)
+	}
+	if e.Failed() && (e.Errno == 1 || e.Type == bodycam.TypeDenied) {
+		x.f.Denied[e.Syscall()] += e.N()
+	}
+}
+
+// attribute finds what caused an event.
+func (x *Extractor) attribute(e *bodycam.Event) {
+	if e.Type == bodycam.TypeFork && e.Child.PID != 0 && e.Child != e.Proc {
+		x.parents[e.Child] = e.Proc
+	}
+	if _, ok := x.parents[e.Proc]; !ok && e.Parent.PID != 0 {
+		x.parents[e.Proc] = e.Parent
+	}
+	x.origin, x.cause = byNobody, Cause{Row: -1}
+	if x.rowOf != nil {
+		row, method, conf, ok := x.rowOf(e)
+		switch {
+		case ok && row >= 0:
+			x.origin, x.cause = byRow, Cause{Row: row, Method: method, Confidence: conf}
+		case ok:
+			x.origin = byHarness
+		}
+	}
+	if x.origin == byNobody && x.started(e.Proc) {
+		x.origin = byStartup
+	}
+	// The shell that a harness puts around a row's command is the harness's choice, not the agent's.
+	if x.origin == byRow && e.Type == bodycam.TypeExec && x.roots[e.Proc] && !e.Failed() {
+		if _, shell := bodycam.ShellScript(e.Argv); shell {
+			x.origin = byHarness
+		}
+	}
+}
+
+// started tells whether a process is one of the harness's start-up helpers or descends from one.
+func (x *Extractor) started(p bodycam.Proc) bool {
+	if len(x.startup) == 0 {
+		return false
+	}
+	if v, ok := x.inStartup[p]; ok {
+		return v
+	}
+	x.inStartup[p] = false // ends loops that a false record may have
+	up, ok := x.parents[p]
+	v := x.startup[p] || ok && up != p && x.started(up)
+	x.inStartup[p] = v
+	return v
+}
+
+func (x *Extractor) exec(e *bodycam.Event) {
+	if e.Path == "" && e.Exe == "" {
+		return
+	}
+	name := e.Exe
+	if e.Failed() {
+		name = cmp.Or(e.Path, e.PathGiven, e.Exe)
+	}
+	r := x.touch(e, bodycam.Resource{Kind: bodycam.Command, Name: name}, Executed)
+	if r.Argv == nil && len(e.Argv) > 0 {
+		r.Argv, r.Script = e.Argv, e.Script
+	}
+	if !e.Failed() {
+		x.form(r, e)
+	}
+	if e.Script != "" && !e.Failed() {
+		x.file(e, e.Script, Executed)
+	}
+}
+
+// mostForms bounds how many ways of calling a program are kept; what comes after is counted in one more.
+const mostForms = 500
+
+func (x *Extractor) form(r *Resource, e *bodycam.Event) {
+	f := Form{Sub: commandName(e, LevelSubcommand), Argv: commandName(e, LevelArgv)}
+	if r.forms == nil {
+		r.forms = map[string]int{}
+	}
+	i, ok := r.forms[f.Argv]
+	if !ok && len(r.Forms) >= mostForms {
+		f = Form{Sub: r.Key + " …", Argv: r.Key + " …"}
+		i, ok = r.forms[f.Argv]
+	}
+	if !ok {
+		i = len(r.Forms)
+		r.forms[f.Argv] = i
+		r.Forms = append(r.Forms, f)
+	}
+	r.Forms[i].Uses.add(x.origin, e.N())
+}
+
+func (x *Extractor) open(e *bodycam.Event) {
+	path := cmp.Or(e.Path, e.PathGiven)
+	switch a := e.Access; {
+	case a&bodycam.PathRef != 0:
+		x.file(e, path, Refd)
+	case a&bodycam.Dir != 0:
+		x.file(e, path, Listed)
+	default:
+		if a&bodycam.Create != 0 && !e.Failed() {
+			x.file(e, path, Created)
+		}
+		if a&bodycam.Write != 0 {
+			x.file(e, path, Written)
+		}
+		if a&bodycam.Read != 0 || a&bodycam.Write == 0 {
+			x.file(e, path, Read)
+		}
+	}
+}
+
+// transfer adds the bytes that moved through an open file, which its close tells.
+func (x *Extractor) transfer(e *bodycam.Event) {
+	if r := x.f.index[bodycam.Resource{Kind: bodycam.File, Name: e.Path}]; r != nil {
+		r.Bytes += e.BytesRead + e.BytesWritten
+	}
+}
+
+func (x *Extractor) file(e *bodycam.Event, path string, a Action) {
+	if path == "" {
+		return
+	}
+	x.touch(e, bodycam.Resource{Kind: bodycam.File, Name: path}, a)
+}
+
+func (x *Extractor) network(e *bodycam.Event) {
+	if e.Proto == bodycam.ProtoUnix || e.UnixAddr != "" {
+		if e.UnixAddr != "" && e.Type != bodycam.TypeFlow {
+			x.touch(e, bodycam.Resource{Kind: bodycam.File, Name: "unix:" + e.UnixAddr}, Contact)
+		}
+		return
+	}
+	name := hostName(e)
+	if name == "" || e.Remote.Addr().IsLoopback() && e.Host == "" {
+		return
+	}
+	id := bodycam.Resource{Kind: bodycam.Host, Name: name}
+	action := Contact
+	switch e.Type {
+	case bodycam.TypeDNS:
+		// The egress proxy and the kernel each tell of a query, and a name is asked for by two types of record: one
+		// socket's questions for one name count once.
+		q := question{e.Cookie, name}
+		if e.Cookie == 0 && e.Sensor == "names" {
+			q.cookie = uint64(e.Proc.PID)<<32 | e.Proc.Start&0xffffffff
+		}
+		if q.cookie != 0 && x.asked[q] {
+			return
+		}
+		x.asked[q] = true
+		action = Asked
+	case bodycam.TypeAccept:
+		action = Served
+	case bodycam.TypeFlow:
+		if r := x.f.index[id]; r != nil {
+			r.Bytes += e.BytesRead + e.BytesWritten
+		}
+		return
+	case bodycam.TypeTLS, bodycam.TypeHTTP:
+		// The connection itself is counted where it was made; these tell its name.
+		if x.f.index[id] != nil {
+			return
+		}
+	}
+	r := x.touch(e, id, action)
+	if e.Remote.IsValid() && action == Contact {
+		if a := e.Remote.String(); !slices.Contains(r.Addrs, a) && len(r.Addrs) < 16 {
+			r.Addrs = append(r.Addrs, a)
+		}
+	}
+	if s := e.HostSource.String(); s != "" && (r.Source == "" || action == Contact) {
+		r.Source = s
+	}
+}
+
+// hostName names the other end: a name in lower case without its final dot, or an address.
+func hostName(e *bodycam.Event) string {
+	if e.Host != "" {
+		return strings.ToLower(strings.TrimSuffix(e.Host, "."))
+	}
+	if e.Remote.Addr().IsValid() {
+		return e.Remote.Addr().Unmap().String()
+	}
+	return ""
+}
+
+func (x *Extractor) special(e *bodycam.Event) {
+	d := e.Detail
+	if e.Path != "" {
+		d = strings.TrimSpace(d + " " + e.Path)
+	}
+	if d == "" && e.Signal != 0 {
+		d = "signal " + strconv.Itoa(int(e.Signal))
+	}
+	f := x.f
+	last := len(f.Special) - 1
+	if last >= 0 {
+		if s := &f.Special[last]; s.Type == e.Type.String() && s.Call == e.Syscall() && s.Exe == e.Exe && s.Detail == d && s.Errno == e.Errno {
+			s.Count += e.N()
+			return
+		}
+	}
+	const most = 10_000
+	if len(f.Special) < most {
+		f.Special = append(f.Special, Special{Seq: e.Seq, Type: e.Type.String(), Call: e.Syscall(), Exe: e.Exe, Detail: d, Errno: e.Errno, Count: e.N()})
+	}
+}
+
+// inProgress is EINPROGRESS: a beginning, not a failure.
+const inProgress = 115
+
+func (x *Extractor) touch(e *bodycam.Event, id bodycam.Resource, a Action) *Resource {
+	r := x.f.index[id]
+	if r == nil {
+		r = &Resource{Resource: id, Key: x.key(id), Counts: map[Action]uint64{}, At: map[Action][2]uint64{}, First: e.Seq, procs: map[bodycam.Proc]struct{}{}}
+		x.f.index[id] = r
+		x.f.Resources = append(x.f.Resources, r)
+	}
+	n, again := e.N(), r.last == e.Seq && e.Seq != 0
+	r.last = e.Seq
+	if e.Failed() && e.Errno != inProgress {
+		if r.Failed == nil {
+			r.Failed = map[Action]uint64{}
+		}
+		r.Failed[a] += n
+		if !again {
+			r.Vain.add(x.origin, n)
+		}
+	} else {
+		r.Counts[a] += n
+		at, ok := r.At[a]
+		if !ok {
+			at[0] = e.Seq
+		}
+		at[1] = e.Seq
+		r.At[a] = at
+		if !again {
+			r.Uses.add(x.origin, n)
+			if e.Window == bodycam.WindowPostAgent || e.Window == bodycam.WindowVerify {
+				r.Late += n
+			}
+		}
+	}
+	if !again {
+		x.note(r, e, n)
+	}
+	return r
+}
+
+// note keeps who touched a resource, because of what and when.
+func (x *Extractor) note(r *Resource, e *bodycam.Event, n uint64) {
+	r.procs[e.Proc] = struct{}{}
+	if x.origin == byRow {
+		x.because(r, n)
+	}
+	if r.Kind != bodycam.Command && x.told(e, r) {
+		r.Named += n
+	}
+	if e.Exe != "" && len(r.Programs) < 8 && !slices.Contains(r.Programs, e.Exe) {
+		r.Programs = append(r.Programs, e.Exe)
+	}
+	if w := e.Window.String(); w != "" && !slices.Contains(r.Windows, w) {
+		r.Windows = append(r.Windows, w)
+	}
+	for _, m := range e.Marks.Names() {
+		if !slices.Contains(r.Marks, m) {
+			r.Marks = append(r.Marks, m)
+		}
+	}
+}
+
+const mostCauses = 16
+
+func (x *Extractor) because(r *Resource, n uint64) {
+	for i := range r.Rows {
+		if r.Rows[i].Row == x.cause.Row {
+			r.Rows[i].Count += n
+			r.Rows[i].Confidence = max(r.Rows[i].Confidence, x.cause.Confidence)
+			return
+		}
+	}
+	if len(r.Rows) >= mostCauses {
+		return
+	}
+	c := x.cause
+	c.Count = n
+	r.Rows = append(r.Rows, c)
+	if r.Kind != bodycam.Command && len(r.Name) > 3 && c.Row < len(x.rows) && strings.Contains(x.rows[c.Row].Command, r.Name) {
+		r.Named += n
+	}
+}
+
+// told tells whether the process that made the call was told to: one of its arguments is the resource.
+func (x *Extractor) told(e *bodycam.Event, r *Resource) bool {
+	if e.Type == bodycam.TypeExec {
+		return false
+	}
+	for i, a := range e.Argv {
+		if i == 0 || len(a) < 3 || len(a) > 4096 {
+			continue
+		}
+		if a == r.Name || e.PathGiven != "" && a == e.PathGiven || r.Kind == bodycam.Host && strings.Contains(a, r.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (x *Extractor) key(id bodycam.Resource) string {
+	switch id.Kind {
+	case bodycam.Host:
+		return id.Name
+	default:
+		return CommonName(id.Name, false)
+	}
+}
+
+// Finish orders the resources, tells noise apart and returns the features. Call it once, after the last event.
+func (x *Extractor) Finish() *Features {
+	f := x.f
+	procs := map[bodycam.Proc]struct{}{}
+	noise := newNoise(x.plan, x.endpoints)
+	for _, r := range f.Resources {
+		r.Procs = len(r.procs)
+		for p := range r.procs {
+			procs[p] = struct{}{}
+		}
+		slices.SortFunc(r.Rows, func(a, b Cause) int { return a.Row - b.Row })
+		r.Noise = noise.of(r, f.Account)
+		r.Existed = r.Kind == bodycam.File && x.existed[r.Name]
+		r.procs, r.forms = nil, nil
+	}
+	f.Processes = len(procs)
+	f.sort()
+	f.Skills = x.skills.finish(x)
+	return f
+}
