@@ -220,7 +220,12 @@ func (s *run) collect(ctx context.Context) error {
 	if err := s.hook(ctx, "before_collect"); err != nil {
 		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, err.Error()) })
 	}
-	errs := []error{s.manifest(ctx, "after")}
+	var errs []error
+	after, err := s.manifest(ctx, "after")
+	if err == nil {
+		err = s.changes(ctx, s.manifestBefore, after)
+	}
+	errs = append(errs, err)
 	for _, p := range s.plan.Artifacts {
 		errs = append(errs, s.collectFrom(ctx, p, store.ArtifactsDir, false))
 	}
@@ -306,8 +311,8 @@ func moveNew(from, to string) error {
 	return os.Remove(from)
 }
 
-// manifest writes the digests of the workspace, the skills and the grading material's places.
-func (s *run) manifest(ctx context.Context, when string) error {
+// manifest writes the digests of the workspace and the skills, and returns them.
+func (s *run) manifest(ctx context.Context, when string) (map[string][]sandbox.FileInfo, error) {
 	paths := append([]string(nil), s.plan.Judge.Workspace...)
 	for _, k := range s.plan.Skills {
 		paths = append(paths, k.Roots...)
@@ -319,16 +324,16 @@ func (s *run) manifest(ctx context.Context, when string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("taking the manifest of %s: %w", p, err)
+			return nil, fmt.Errorf("taking the manifest of %s: %w", p, err)
 		}
 		m[p] = files
 	}
 	name := "manifest-" + when + ".json"
 	if err := s.w.JSON(name, m); err != nil {
-		return err
+		return nil, err
 	}
 	s.update(func(r *bodycam.Run) { r.Manifests = append(r.Manifests, name) })
-	return nil
+	return m, nil
 }
 
 // analyse runs the analyses over the record.

@@ -83,15 +83,17 @@ type run struct {
 	undo  []func() error // what provisioning made, undone in reverse order
 	began time.Time
 
-	proxy     *names.Proxy
-	stopProxy func() error // ends the proxy and waits until all it saw was delivered
-	joiner    atomic.Pointer[names.Joiner]
-	tracer    *ptrace.Sensor // nil: nothing is traced
-	cross     *crossCheck    // nil: one kernel sensor observes
-	account   *account       // the agent's standard output
-	errs      *account       // its standard error
-	agentPID  int
-	state     atomic.Pointer[Progress]
+	proxy          *names.Proxy
+	stopProxy      func() error // ends the proxy and waits until all it saw was delivered
+	joiner         atomic.Pointer[names.Joiner]
+	tracer         *ptrace.Sensor                // nil: nothing is traced
+	before         string                        // folder outside that holds the workspace as it was
+	manifestBefore map[string][]sandbox.FileInfo // of workspace and skills, before the agent
+	cross          *crossCheck                   // nil: one kernel sensor observes
+	account        *account                      // the agent's standard output
+	errs           *account                      // its standard error
+	agentPID       int
+	state          atomic.Pointer[Progress]
 }
 
 // Run carries a plan out and leaves a run directory, which it returns also where the run failed. An error that wraps

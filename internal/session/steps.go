@@ -55,7 +55,11 @@ func (s *run) validate(ctx context.Context) error {
 	if err := s.hook(ctx, "after_setup"); err != nil {
 		return err
 	}
-	return s.manifest(ctx, "before")
+	var err error
+	if s.manifestBefore, err = s.manifest(ctx, "before"); err != nil {
+		return err
+	}
+	return s.snapshot(ctx)
 }
 
 func (s *run) hook(ctx context.Context, name string) error {

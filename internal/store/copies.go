@@ -37,7 +37,7 @@ func (r *Run) CompareCopies() ([]CopyFault, error) {
 		return nil, err
 	}
 	defer lr.Close()
-	c := comparer{run: r, log: lr, open: batches{log: lr}, known: map[string]bool{}}
+	c := comparer{run: r, log: lr, open: Batches{log: lr}, known: map[string]bool{}}
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (r *Run) CompareCopies() ([]CopyFault, error) {
 type comparer struct {
 	run    *Run
 	log    *ledger.Reader
-	open   batches
+	open   Batches
 	seg    *segmentReader // nil: there is no working copy of the events
 	bad    bool           // the events differ already
 	known  map[string]bool
@@ -85,7 +85,7 @@ func (c *comparer) begin() error {
 func (c *comparer) record(rec *ledger.ReadRecord) error {
 	switch rec.Type {
 	case RecordEvents:
-		events, err := c.open.events(rec)
+		events, err := c.open.Events(rec)
 		if err != nil {
 			return err
 		}

@@ -115,7 +115,7 @@ func (r *Run) planErase(e Erasure) (*erasePlan, error) {
 // walk looks at every record once.
 func (p *erasePlan) walk(lr *ledger.Reader, e Erasure) error {
 	gone := map[uint64]bool{}
-	open := batches{log: lr}
+	open := Batches{log: lr}
 	found := 0
 	for rec, err := range lr.Records(0) {
 		if err != nil {
@@ -155,9 +155,9 @@ func (p *erasePlan) walk(lr *ledger.Reader, e Erasure) error {
 }
 
 // batch plans how the other events of a batch are kept.
-func (p *erasePlan) batch(lr *ledger.Reader, open *batches, rec *ledger.ReadRecord) error {
+func (p *erasePlan) batch(lr *ledger.Reader, open *Batches, rec *ledger.ReadRecord) error {
 	out := p.batches[rec.Seq]
-	events, err := open.events(rec)
+	events, err := open.Events(rec)
 	if err != nil {
 		return err
 	}

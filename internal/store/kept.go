@@ -12,14 +12,17 @@ import (
 // follows from the batch's own commitment, so whoever makes such a record can't change them.
 const RecordKept = ledger.TypeUser + 5
 
-// batches opens batches of a ledger, also such as lost single events to an erasure.
-type batches struct {
+// Batches opens batches of a ledger, also such as lost single events to an erasure. It isn't safe for concurrent use.
+type Batches struct {
 	log  *ledger.Reader
 	kept map[uint64]map[uint64][]byte // batch → index → event; nil until it is needed
 }
 
-// events returns a batch's events by index; nil where one was erased. A record that was erased altogether has none.
-func (b *batches) events(rec *ledger.ReadRecord) ([][]byte, error) {
+// NewBatches returns what opens the batches of a ledger.
+func NewBatches(lr *ledger.Reader) *Batches { return &Batches{log: lr} }
+
+// Events returns a batch's events by index; nil where one was erased. A record that was erased altogether has none.
+func (b *Batches) Events(rec *ledger.ReadRecord) ([][]byte, error) {
 	events, err := b.log.Events(rec)
 	if !errors.Is(err, ledger.ErrErased) {
 		return events, err
@@ -38,7 +41,7 @@ func (b *batches) events(rec *ledger.ReadRecord) ([][]byte, error) {
 	return out, nil
 }
 
-func (b *batches) load() error {
+func (b *Batches) load() error {
 	b.kept = map[uint64]map[uint64][]byte{}
 	for rec, err := range b.log.Records(0) {
 		if err != nil {
@@ -62,7 +65,7 @@ func (b *batches) load() error {
 }
 
 // keep takes the events of a bundle that holds against the record that the log itself has.
-func (b *batches) keep(payload []byte) error {
+func (b *Batches) keep(payload []byte) error {
 	k, err := ledger.ParseBundle(payload)
 	if err != nil {
 		return err
@@ -129,4 +132,23 @@ func Locate(lr *ledger.Reader, events []uint64) (map[uint64]Place, error) {
 		return nil, fmt.Errorf("there is no event %d: the ledger holds events 1 to %d", n, next-1)
 	}
 	return out, nil
+}
+
+// TypeName names a type of record.
+func TypeName(t ledger.Type) string {
+	switch t {
+	case RecordEvents:
+		return "events"
+	case RecordAction:
+		return "action"
+	case RecordFinding:
+		return "finding"
+	case RecordFile:
+		return "file"
+	case RecordRun:
+		return "run"
+	case RecordKept:
+		return "kept"
+	}
+	return t.String()
 }

@@ -200,7 +200,7 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 		return err
 	}
 	defer lr.Close()
-	open := batches{log: lr}
+	open := Batches{log: lr}
 	for rec, err := range lr.Records(0) {
 		if err != nil {
 			return fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
@@ -208,7 +208,7 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 		if rec.Type != RecordEvents {
 			continue
 		}
-		events, err := open.events(rec)
+		events, err := open.Events(rec)
 		if errors.Is(err, ledger.ErrNoKey) {
 			return fmt.Errorf("%s: record %d: %w", r.Dir, rec.Seq, ErrSealedOnly)
 		}
@@ -243,5 +243,11 @@ func (r *Run) Ledger() (*ledger.Reader, error) {
 // HasLedger tells whether the run has one.
 func (r *Run) HasLedger() bool {
 	_, err := os.Stat(filepath.Join(r.Dir, "ledger"))
+	return err == nil
+}
+
+// HasCopies tells whether the run has working copies in the clear.
+func (r *Run) HasCopies() bool {
+	_, err := os.Stat(filepath.Join(r.Dir, EventsFile))
 	return err == nil
 }

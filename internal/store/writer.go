@@ -27,6 +27,7 @@ const (
 	AgentDir     = "agent"
 	VerifierDir  = "verifier"
 	ArtifactsDir = "artifacts"
+	WorkspaceDir = "workspace" // before and after: files of the workspace that the run changed
 	reserveFile  = ".reserve"
 )
 
@@ -257,7 +258,7 @@ func (w *Writer) closeRecord() error {
 // purge removes the working copies of a run that is kept in its ledger alone.
 func (w *Writer) purge() error {
 	var errs []error
-	for _, name := range []string{AgentDir, VerifierDir, ArtifactsDir, RowsFile, LinksFile, FindingsFile} {
+	for _, name := range []string{AgentDir, VerifierDir, ArtifactsDir, WorkspaceDir, RowsFile, LinksFile, FindingsFile} {
 		errs = append(errs, os.RemoveAll(filepath.Join(w.dir, name)))
 	}
 	manifests, err := filepath.Glob(filepath.Join(w.dir, "manifest-*.json"))
