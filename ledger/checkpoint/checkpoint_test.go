@@ -37,7 +37,7 @@ func signers(t testing.TB) (ed, cosigner, pq checkpoint.Signer) {
 	t.Helper()
 	var out []checkpoint.Signer
 	for i, alg := range []checkpoint.Algorithm{checkpoint.Ed25519, checkpoint.Cosignature, checkpoint.MLDSA44} {
-		s, err := checkpoint.NewSigner(alg, bytes.Repeat([]byte{byte(i)}, 32))
+		s, err := checkpoint.NewSigner(alg, bytes.Repeat([]byte{byte(100 + i)}, 32))
 		if err != nil {
 			t.Fatal(err)
 		}
