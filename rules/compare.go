@@ -369,6 +369,8 @@ func (c *compiler) compareValues(k *checkExpr, left getter, vals []value) (pred,
 			m = ms[0]
 		case op == "=" && k.mod == "anyof":
 			m = setMatcher(texts(vals))
+		case op == "endswith" && k.mod == "anyof":
+			m = endsWithAny(texts(vals))
 		default:
 			m = modified(k.mod, ms)
 		}

@@ -30,8 +30,8 @@ type bitName struct {
 type linuxFacts struct {
 	calls    []call
 	byName   map[string]int16
-	numbers  [3]map[int32]int16 // x86_64, i386, arm64
-	ofType   [64]int16          // what an event without a number is called
+	numbers  [3][]int16 // by number on x86_64, i386, arm64; 0: none
+	ofType   [64]int16  // what an event without a number is called
 	errno    map[int32]string
 	names    map[string][]bitName // open, clone, mode
 	requests map[int32]string     // ptrace
@@ -44,9 +44,6 @@ func readLinux() *linuxFacts {
 	f := &linuxFacts{byName: map[string]int16{}, errno: map[int32]string{}, names: map[string][]bitName{},
 		requests: map[int32]string{}, signals: map[int32]string{}}
 	f.calls = []call{{name: "unknown"}} // of a denied call without a number
-	for i := range f.numbers {
-		f.numbers[i] = map[int32]int16{}
-	}
 	for line := range strings.Lines(linuxTSV) {
 		line = strings.TrimSuffix(line, "\n")
 		if line == "" || line[0] == '#' {
@@ -88,7 +85,10 @@ func (f *linuxFacts) addCall(c []string) {
 	}
 	for i := range f.numbers {
 		if nr := mustInt(c[3+i]); nr >= 0 {
-			f.numbers[i][int32(nr)] = id
+			for int64(len(f.numbers[i])) <= nr {
+				f.numbers[i] = append(f.numbers[i], 0)
+			}
+			f.numbers[i][nr] = id
 			k.real = true
 		}
 	}
@@ -117,11 +117,9 @@ func (f *linuxFacts) call(e *bodycam.Event) int16 {
 	case bodycam.ABIARM64:
 		table = 2
 	}
-	if table >= 0 {
-		if id, ok := f.numbers[table][nr]; ok {
-			if e.Type == bodycam.TypeDenied || f.calls[id].types.has(e.Type) {
-				return id
-			}
+	if table >= 0 && nr >= 0 && int(nr) < len(f.numbers[table]) {
+		if id := f.numbers[table][nr]; id != 0 && (e.Type == bodycam.TypeDenied || f.calls[id].types.has(e.Type)) {
+			return id
 		}
 	}
 	return f.ofType[e.Type&63]

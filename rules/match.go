@@ -100,6 +100,28 @@ func setMatcher(vals []string) matcher {
 	}
 }
 
+// endsWithAny looks at the last byte before it compares.
+func endsWithAny(vals []string) matcher {
+	var last [256]bool
+	for _, v := range vals {
+		if v == "" {
+			return func(string) bool { return true }
+		}
+		last[v[len(v)-1]] = true
+	}
+	return func(s string) bool {
+		if s == "" || !last[s[len(s)-1]] {
+			return false
+		}
+		for _, v := range vals {
+			if strings.HasSuffix(s, v) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
 // modified combines one matcher per value: any of them, all of them, or exactly one.
 func modified(mod string, ms []matcher) matcher {
 	switch mod {

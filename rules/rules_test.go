@@ -139,6 +139,7 @@ func TestConditions(t *testing.T) {
 		{"open", "proc.duration > 1 and proc.duration <= 5000000000 and user.uid < 0x10 and body.ino >= 42", true},
 		{"open", "fd.name startswith oneof (/root, /etc) and fd.name contains allof (root, ssh) and fd.name = anyof (/a, /root/.ssh/id_rsa)", true},
 		{"open", "fd.filename contains oneof (id, rsa)", false},
+		{"open", "fd.name endswith anyof (.pub, _dsa, _rsa) and not fd.name endswith anyof (.a, _a)", true},
 		{"open", "fd.filename != allof (a, b) and fd.filename glob anyof (x*, id*)", true},
 		{"open", "proc.name == oneof", false},
 		{"connect", "fd.sport in (80, 443) and fd.port = 4000 and fd.cport=4000 and fd.rport != 80", true},
