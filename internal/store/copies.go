@@ -267,6 +267,10 @@ func (r *Run) readFile(name string) ([]byte, error) {
 	return r.sealedFile(name)
 }
 
+// ReadFile reads a file of the run by its name there, slash-separated: its working copy, or what was sealed where the
+// run keeps none. A file that the run doesn't have is fs.ErrNotExist.
+func (r *Run) ReadFile(name string) ([]byte, error) { return r.readFile(name) }
+
 func (r *Run) sealedFile(name string) ([]byte, error) {
 	lr, err := r.Ledger()
 	if err != nil {
