@@ -43,7 +43,7 @@ type Suppression struct {
 
 // Alert is a match as it happens.
 type Alert struct {
-	Finding bodycam.Finding // of this call alone
+	Finding bodycam.Finding // of this call and of the alike ones before it
 	Mode    rules.Mode
 	First   bool // no alike call has been seen before
 }
@@ -181,16 +181,10 @@ func (a *Analyser) Name(dev, ino uint64, path string) { a.ctx.Name(dev, ino, pat
 func (a *Analyser) Event(e *bodycam.Event) []Alert {
 	var out []Alert
 	for _, m := range a.engine.Event(e) {
-		f := a.finding(m.Rule, e, m)
-		out = append(out, a.add(f, m.Rule))
+		out = append(out, a.add(e, m))
 	}
 	for _, hit := range a.decoys.event(e, a.ctx.Process(e.Proc)) {
-		r := decoyRule
-		f := a.finding(&r, e, rules.Match{Confidence: 1, Count: e.N()})
-		f.Title = clip(bodycam.Printable(fmt.Sprintf("the value of the decoy %s turned up in %s", hit.Decoy, hit.Where)))
-		f.Detail = r.Desc + " Found as: " + hit.As + "."
-		f.Resource = hit.Decoy
-		out = append(out, a.add(f, &r))
+		out = append(out, a.addDecoy(e, hit))
 	}
 	return out
 }
@@ -198,27 +192,112 @@ func (a *Analyser) Event(e *bodycam.Event) []Alert {
 var decoyRule = rules.Rule{Name: "Decoy value used", Class: "credentials", Priority: rules.Critical, Tags: []string{"credentials", "decoy", "exfiltration"},
 	Desc: "A decoy's unique value was seen where only something that read it can have put it."}
 
-func (a *Analyser) finding(r *rules.Rule, e *bodycam.Event, m rules.Match) bodycam.Finding {
-	f := bodycam.Finding{Analysis: Name, Rule: r.Name, Class: r.Class, Severity: r.Priority.Severity(), Tags: r.Tags, Count: max(m.Count, 1)}
+func (a *Analyser) addDecoy(e *bodycam.Event, hit Hit) Alert {
+	r := &decoyRule
+	m := rules.Match{Rule: r, Event: e, Confidence: 1, Count: e.N()}
+	key := groupKey{r.Name, hit.Decoy, a.exe(e)}
+	if g := a.group(&key, r); g != nil {
+		return a.again(g, e, m)
+	}
+	f := a.finding(e, m)
+	f.Title = clip(bodycam.Printable(fmt.Sprintf("the value of the decoy %s turned up in %s", hit.Decoy, hit.Where)))
+	f.Detail = r.Desc + " Found as: " + hit.As + "."
+	f.Resource = hit.Decoy
+	a.opts.suppress(&f)
+	return a.first(key, r, f)
+}
+
+// add puts a match together with alike ones: the same rule, resource and program.
+func (a *Analyser) add(e *bodycam.Event, m rules.Match) Alert {
+	key := groupKey{m.Rule.Name, subject(m.Rule, e), a.exe(e)}
+	if m.Rule.Threshold { // it is about what a tree did, not about one resource
+		from := e.Seq
+		if len(m.Events) > 0 {
+			from = m.Events[0]
+		}
+		key = groupKey{rule: m.Rule.Name, resource: fmt.Sprint("from event ", from)}
+	}
+	if g := a.group(&key, m.Rule); g != nil {
+		return a.again(g, e, m)
+	}
+	f := a.finding(e, m)
+	f.Title = clip(bodycam.Printable(a.engine.Output(m)))
+	a.opts.suppress(&f)
+	return a.first(key, m.Rule, f)
+}
+
+// group finds the finding that a match belongs to. Where a rule has too many, key becomes that of one for the rest.
+func (a *Analyser) group(key *groupKey, r *rules.Rule) *bodycam.Finding {
+	g := a.groups[*key]
+	if g == nil && a.byRule[r.Name] >= maxGroups {
+		*key = groupKey{rule: r.Name}
+		g = a.groups[*key]
+	}
+	return g
+}
+
+func (a *Analyser) first(key groupKey, r *rules.Rule, f bodycam.Finding) Alert {
+	g := &f
+	a.groups[key] = g
+	a.order = append(a.order, g)
+	a.byRule[r.Name]++
+	return Alert{Finding: f, Mode: r.Mode, First: true}
+}
+
+// again counts an alike call. Of ten thousand only the first costs the making of a finding.
+func (a *Analyser) again(g *bodycam.Finding, e *bodycam.Event, m rules.Match) Alert {
+	g.Count += max(m.Count, 1)
+	if len(g.Events) < maxEvents && g.Events[len(g.Events)-1] != e.Seq {
+		g.Events = append(g.Events, e.Seq)
+	}
+	g.Severity = max(g.Severity, severity(m.Rule, e))
+	return Alert{Finding: *g, Mode: m.Rule.Mode}
+}
+
+func (a *Analyser) exe(e *bodycam.Event) string {
+	if p := a.ctx.Process(e.Proc); p != nil {
+		return p.Exe
+	}
+	return ""
+}
+
+// subject is the resource that a finding is about: of a call with two paths the second, which it made or replaced.
+func subject(r *rules.Rule, e *bodycam.Event) string {
 	kind, name := resource(e)
 	if kind == bodycam.File && e.Path2 != "" && r.Class != "credentials" && e.Type != bodycam.TypeMount {
-		name = e.Path2
+		return e.Path2
 	}
-	f.Resource = name
+	return name
+}
+
+// severity is the rule's; a contact that failed is one less.
+func severity(r *rules.Rule, e *bodycam.Event) bodycam.Severity {
+	s := r.Priority.Severity()
+	if failedContact(r, e) && s > bodycam.Low {
+		s--
+	}
+	return s
+}
+
+func failedContact(r *rules.Rule, e *bodycam.Event) bool {
+	return e.Errno != 0 && e.Errno != inProgress && r.Class == "network"
+}
+
+func (a *Analyser) finding(e *bodycam.Event, m rules.Match) bodycam.Finding {
+	r := m.Rule
+	f := bodycam.Finding{Analysis: Name, Rule: r.Name, Class: r.Class, Severity: severity(r, e), Tags: r.Tags, Count: max(m.Count, 1)}
+	kind, _ := resource(e)
+	f.Resource = subject(r, e)
 	f.Naming = naming(kind, e)
 	f.Events = []uint64{e.Seq}
 	if len(m.Events) > 0 {
 		f.Events = slices.Clone(m.Events)
 	}
-	if r.Output != "" && m.Rule != nil {
-		f.Title = clip(bodycam.Printable(a.engine.Output(m)))
-	}
 	f.Detail = r.Desc
 	if m.Confidence < 1 {
 		f.Detail += fmt.Sprintf(" The steps are joined with a confidence of %.2f.", m.Confidence)
 	}
-	if e.Errno != 0 && e.Errno != inProgress && f.Severity > bodycam.Low && r.Class == "network" {
-		f.Severity--
+	if failedContact(r, e) {
 		f.Detail += " The attempt failed."
 	}
 	switch x := a.ctx.Explain(e); {
@@ -229,7 +308,6 @@ func (a *Analyser) finding(r *rules.Rule, e *bodycam.Event, m rules.Match) bodyc
 	}
 	a.row(&f, e)
 	f.Tree = tree(a.ctx.Process(e.Proc))
-	a.opts.suppress(&f)
 	return f
 }
 
@@ -292,39 +370,6 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxTitle], "") + "…"
-}
-
-// add puts a finding together with alike ones: the same rule, resource and program.
-func (a *Analyser) add(f bodycam.Finding, r *rules.Rule) Alert {
-	exe := ""
-	if n := len(f.Tree); n > 0 {
-		exe = f.Tree[n-1].Exe
-	}
-	key := groupKey{f.Rule, f.Resource, exe}
-	if r.Threshold { // it is about what a tree did, not about one resource
-		key = groupKey{rule: f.Rule, resource: fmt.Sprint("from event ", f.Events[0])}
-	}
-	f.Events = f.Events[:min(len(f.Events), maxEvents)]
-	g := a.groups[key]
-	if g == nil && a.byRule[f.Rule] >= maxGroups {
-		key = groupKey{rule: f.Rule}
-		g = a.groups[key]
-	}
-	if g == nil {
-		g = &f
-		a.groups[key] = g
-		a.order = append(a.order, g)
-		a.byRule[f.Rule]++
-		return Alert{Finding: f, Mode: r.Mode, First: true}
-	}
-	g.Count += f.Count
-	for _, s := range f.Events {
-		if len(g.Events) < maxEvents && !slices.Contains(g.Events, s) {
-			g.Events = append(g.Events, s)
-		}
-	}
-	g.Severity = max(g.Severity, f.Severity)
-	return Alert{Finding: f, Mode: r.Mode}
 }
 
 func (o *Options) suppress(f *bodycam.Finding) {
