@@ -55,7 +55,7 @@ func (p *pauser) run(wg *sync.WaitGroup) {
 	for {
 		select {
 		case <-p.quit:
-			p.release()
+			p.release(true)
 			return
 		case <-p.wake:
 			p.hold()
@@ -72,7 +72,7 @@ func (p *pauser) hold() {
 		case n >= p.size/2:
 			p.freeze()
 		case n <= p.size/16:
-			p.release()
+			p.release(false)
 			if !p.paused() {
 				return
 			}
@@ -99,20 +99,27 @@ func (p *pauser) paused() bool {
 	return p.frozen.Load() || n != p.stops.Load()
 }
 
-// release lets the target go on: all that the kernel side stopped, then the cgroup.
-func (p *pauser) release() {
-	var n uint64
-	_ = p.prog.objs.Stops.Get(&n)
-	p.stops.Store(n)
+// release lets the target go on: all that the kernel side stopped, then the cgroup. Those who go on first may fill the
+// ring again before the last is reached: then the rest waits, unless it is the end.
+func (p *pauser) release(end bool) {
+	var stops uint64
+	_ = p.prog.objs.Stops.Get(&stops)
+	var held []uint32
 	var tgid uint32
-	for p.prog.objs.Stopped.NextKey(nil, &tgid) == nil {
-		if p.prog.objs.Stopped.Delete(tgid) != nil {
-			break
+	var start uint64
+	for it := p.prog.objs.Stopped.Iterate(); it.Next(&tgid, &start); {
+		held = append(held, tgid)
+	}
+	for _, tgid := range held {
+		if !end && p.ring.waiting() > p.size/4 {
+			return
 		}
+		_ = p.prog.objs.Stopped.Delete(tgid)
 		if p.ours(tgid) {
 			_ = unix.Kill(int(tgid), unix.SIGCONT)
 		}
 	}
+	p.stops.Store(stops)
 	if p.frozen.Load() && p.write("0") == nil {
 		p.frozen.Store(false)
 	}

@@ -190,15 +190,11 @@ func (s *Sensor) read(n int) {
 			}
 		}
 		var buf []byte
-		select {
-		case buf = <-s.free:
-		default:
-			if made < n {
-				made++
-				buf = make([]byte, 0, chunkBytes)
-			} else {
-				buf = <-s.free
-			}
+		if made < n && len(s.free) == 0 {
+			made++
+			buf = make([]byte, 0, chunkBytes)
+		} else {
+			buf = s.awaitBuffer()
 		}
 		buf = s.ring.take(buf[:0])
 		s.pause.look()
@@ -210,6 +206,18 @@ func (s *Sensor) read(n int) {
 		s.queue <- buf
 	}
 	s.cpuOf[0].Store(threadCPU() - began)
+}
+
+// awaitBuffer waits until the decoder gives a buffer back, and has the target paused should the ring fill meanwhile.
+func (s *Sensor) awaitBuffer() []byte {
+	for {
+		select {
+		case buf := <-s.free:
+			return buf
+		case <-time.After(2 * time.Millisecond):
+			s.pause.look()
+		}
+	}
 }
 
 // threadCPU is the CPU time of the calling thread, which a locked goroutine owns.
