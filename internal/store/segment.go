@@ -63,16 +63,21 @@ func (w *segmentWriter) flush() error {
 	n, err := w.f.Write(w.buf)
 	if err != nil {
 		if n > 0 { // leave no half block behind
-			if at, serr := w.f.Seek(0, io.SeekCurrent); serr == nil {
-				if terr := w.f.Truncate(at - int64(n)); terr == nil {
-					_, serr = w.f.Seek(at-int64(n), io.SeekStart)
-				}
-			}
+			err = errors.Join(err, w.cutBack(int64(n)))
 		}
 		return fmt.Errorf("writing events: %w", err)
 	}
 	w.buf = w.buf[:headLen]
 	return nil
+}
+
+// cutBack takes back what a failed write has left at the end of the file.
+func (w *segmentWriter) cutBack(n int64) error {
+	at, err := w.f.Seek(-n, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	return w.f.Truncate(at)
 }
 
 func (w *segmentWriter) close() error {

@@ -119,8 +119,9 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 // Stop kills what is still observed, waits for the last events, and returns the final health.
 func (s *Sensor) Stop() (bodycam.Health, error) {
 	s.kill()
-	s.mu.Lock()   // a start that came first is counted now
-	s.mu.Unlock() //nolint:staticcheck // an empty section is meant
+	//lint:ignore SA2001 an empty section is meant: a start that came first is counted now
+	s.mu.Lock()
+	s.mu.Unlock()
 	s.trees.Wait()
 	s.mu.Lock()
 	err := s.failed

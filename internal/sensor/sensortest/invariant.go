@@ -83,11 +83,6 @@ func (o *Outcome) checkEvents(t testing.TB, before uint64) {
 	}
 }
 
-// comesIn tells of events that can reach a socket after its process has ended.
-func comesIn(e *bodycam.Event) bool {
-	return e.Type == bodycam.TypeFlow || e.Type == bodycam.TypeDNS && len(e.Answers) > 0
-}
-
 // checkProcesses asserts that the record's processes form one tree: a fork before the first act, an exit after the
 // last, one of each, and the same parent everywhere.
 func (o *Outcome) checkProcesses(t testing.TB) {

@@ -11,7 +11,7 @@ import (
 )
 
 // blindfold runs workloads without any sensor.
-type blindfold struct{ pid int }
+type blindfold struct{}
 
 func (blindfold) Traits() Traits { return Traits{} }
 
