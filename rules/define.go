@@ -49,7 +49,6 @@ type exception struct {
 	at     mark
 	single bool // fields is one field, values a list of texts
 	fields []exceptionField
-	hasOps bool
 	values []*node
 	file   int32
 }

@@ -67,8 +67,7 @@ func first(list []string) (string, bool) {
 	return list[0], true
 }
 
-func canonical(m *machine) (string, bool)  { return first(m.object()) }
-func canonical2(m *machine) (string, bool) { return first(m.object2()) }
+func canonical(m *machine) (string, bool) { return first(m.object()) }
 
 func target(m *machine) *Process {
 	if m.ev.Child == (bodycam.Proc{}) {
