@@ -83,8 +83,6 @@ func (k *chunk) encrypt() error {
 	return nil
 }
 
-func (k *chunk) full() bool { return len(k.pay) >= chunkBytes*3/4 || len(k.log) >= chunkBytes*3/8 }
-
 // sealed is an epoch that was closed; its header still lacks Root, Prev and AFR.
 type sealed struct {
 	header  *Header
@@ -160,10 +158,19 @@ func (w *Writer) loop() {
 	}
 }
 
+// fullRetry is how often a full storage is tried again.
+const fullRetry = 100 * time.Millisecond
+
 // untilDue is the time until the committer has something to do by itself.
 func (w *Writer) untilDue(flush time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	switch {
+	case w.failed != nil:
+		return time.Hour // only its end is left
+	case w.full != nil:
+		return fullRetry
+	}
 	due := w.sealedAt.Add(w.gen.Heartbeat / 2)
 	earlier := func(t time.Time) {
 		if t.Before(due) {
@@ -178,9 +185,6 @@ func (w *Writer) untilDue(flush time.Time) time.Duration {
 	}
 	if w.unsigned {
 		earlier(w.signedAt.Add(w.opts.CheckpointEvery))
-	}
-	if w.full != nil {
-		earlier(time.Now().Add(100 * time.Millisecond))
 	}
 	return max(time.Until(due), 0)
 }
@@ -256,7 +260,11 @@ func (w *Writer) freshChunk(segment uint64) *chunk {
 		k.segment = segment
 		return k
 	}
-	k := &chunk{segment: segment, payRoom: make([]byte, 0, chunkBytes), logRoom: make([]byte, 0, chunkBytes/2)}
+	return newChunk(segment, chunkBytes)
+}
+
+func newChunk(segment uint64, room int) *chunk {
+	k := &chunk{segment: segment, payRoom: make([]byte, 0, room), logRoom: make([]byte, 0, chunkBytes/4)}
 	k.pay, k.log = k.payRoom, k.logRoom
 	return k
 }
@@ -265,7 +273,6 @@ func (w *Writer) freshChunk(segment uint64) *chunk {
 func (w *Writer) reuse(k *chunk) {
 	if len(w.spare) < spareChunks && cap(k.payRoom) == chunkBytes {
 		k.keys, k.pay, k.log = nil, k.payRoom, k.logRoom
-
 		w.spare = append(w.spare, k)
 	}
 }

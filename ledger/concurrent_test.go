@@ -153,6 +153,43 @@ func TestFull(t *testing.T) {
 	}
 }
 
+// TestFullDoesNotSpin fills the storage under a writer with its goroutines: appends that want to be durable come back,
+// and the store is tried now and then, not all the time.
+func TestFullDoesNotSpin(t *testing.T) {
+	id := identity(t)
+	store := ledgertest.New()
+	w, err := ledger.Create(store, ledger.Options{
+		Signers: []checkpoint.Signer{seedSigner(t, checkpoint.Ed25519, 1)}, Recipients: []age.Recipient{id.Recipient()},
+		EpochAge: time.Millisecond, CheckpointEvery: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Sync(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var tries atomic.Int64
+	store.Plan(func(op ledgertest.Op) ledgertest.Fault {
+		if op.Kind != "write" && op.Kind != "put" {
+			return ledgertest.None
+		}
+		tries.Add(1)
+		return ledgertest.NoSpace
+	})
+	if _, err := w.Append(context.Background(), ledger.Entry{Type: ledger.TypeUser, Durability: ledger.DurableEvent}); !errors.Is(err, ledger.ErrNoSpace) {
+		t.Fatalf("a durable append to a full store: %v", err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if n := tries.Load(); n > 20 {
+		t.Fatalf("the full store was tried %d times", n)
+	}
+	store.Plan(nil)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	checkLog(t, store, id, &acked{}, ledger.Verified)
+}
+
 // TestHeartbeat waits for seals of empty epochs and of old ones.
 func TestHeartbeat(t *testing.T) {
 	id := identity(t)

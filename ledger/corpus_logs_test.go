@@ -323,6 +323,9 @@ func (g *generator) encodedLogs(s *ledgertest.Store) {
 		}
 		g.log("genesis-"+name, "the genesis, otherwise the same, in CBOR that isn't deterministic: "+name, with(s, genesisFile, change), vector{}, tampered(0, false))
 	}
+	none := s.Clone()
+	none.Set(genesisFile, nil)
+	g.log("no-genesis", "the genesis is gone", none, vector{}, tampered(0, false))
 	trail := func(b []byte) []byte { return append(b, 0xff, 0xff, 0xff) }
 	g.log("epochs-trailing", "bytes follow the last entry of the epochs file", with(s, epochsFile, func(b []byte) []byte { return append(b, 0, 0) }), vector{}, tampered(14, false))
 	g.log("log-trailing", "bytes follow the last record", with(s, logFile, trail), vector{}, incomplete("integrity incomplete"))

@@ -60,23 +60,23 @@ func Verify(ctx context.Context, fsys fs.FS, opts VerifyOptions) (*Report, error
 	v := &verification{fsys: fsys, opts: opts, report: &Report{}}
 	v.files.fsys = fsys
 	defer v.files.close()
-	c := &v.report.Claims
-	for _, claim := range c.all() {
-		claim.Status = StatusVerified
-	}
-	ok, err := v.genesis()
-	if err != nil {
-		return nil, err
-	}
-	if ok {
-		if err := v.run(ctx); err != nil {
-			return nil, err
-		}
-	}
 	for _, name := range opts.Require {
 		if !slices.Contains(claimNames, name) {
 			return nil, fmt.Errorf("there is no claim %q: they are %v", name, claimNames)
 		}
+	}
+	for _, claim := range v.report.Claims.all() {
+		claim.Status = StatusVerified
+	}
+	err := v.genesis()
+	if errors.Is(err, ErrDamaged) {
+		return Unreadable(err), nil
+	}
+	if err == nil {
+		err = v.run(ctx)
+	}
+	if err != nil {
+		return nil, err
 	}
 	v.report.conclude(append([]string{"integrity", "order", "identity", "coverage"}, opts.Require...))
 	return v.report, nil
@@ -90,7 +90,6 @@ type verification struct {
 	gen    *Genesis
 	note   *checkpoint.Note // the log's own checkpoint
 	files  span
-	keys   *keyring
 
 	tree    merkle.Range
 	good    uint64 // epochs under a head that matched
@@ -116,28 +115,28 @@ type contentCount struct {
 	events                []uint64          // and in epochs whose wrap leaves them out
 }
 
-func (v *verification) genesis() (bool, error) {
+// genesis reads the genesis. The error wraps ErrDamaged where there is a log, but no genesis that is one.
+func (v *verification) genesis() error {
 	r := v.report
 	gen, err := loadGenesis(v.fsys)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("there is no log here: %w", err)
-	case errors.Is(err, ErrDamaged):
-		r.tampered(&Flaw{What: err.Error()})
-		return false, nil
-	case err != nil:
-		return false, err
+	if errors.Is(err, fs.ErrNotExist) {
+		for _, name := range []string{epochsName, checkpointName, logName(0)} {
+			if _, serr := fs.Stat(v.fsys, name); serr == nil {
+				return fmt.Errorf("%w: its genesis is missing", ErrDamaged)
+			}
+		}
+		return fmt.Errorf("there is no log here: %w", err)
+	}
+	if err != nil {
+		return err
 	}
 	v.gen = gen
 	id := gen.ID()
 	r.Log, r.Origin, r.Recorder, r.Profile = hexOf(id), gen.Origin(), gen.Recorder, gen.Profile.String()
-	if want := v.opts.LogID; want != nil {
-		if id != *want {
-			r.Claims.Identity.worse(StatusTampered, "this is another log: its identity is %s, not %s", hexOf(id), hexOf(*want))
-			return true, nil
-		}
+	if want := v.opts.LogID; want != nil && id != *want {
+		r.Claims.Identity.worse(StatusTampered, "this is another log: its identity is %s, not %s", hexOf(id), hexOf(*want))
 	}
-	return true, nil
+	return nil
 }
 
 // tampered notes a structural flaw: neither integrity nor order hold any more.
@@ -157,8 +156,6 @@ func (v *verification) run(ctx context.Context) error {
 	if err := v.loadCheckpoint(); err != nil {
 		return err
 	}
-	v.keys = &keyring{fsys: v.fsys, id: v.gen.ID(), identities: v.opts.Identities}
-	defer v.keys.forget()
 	if err := v.epochs(ctx); err != nil {
 		return err
 	}
@@ -428,6 +425,8 @@ func (v *verification) startPool(ctx context.Context) *pool {
 		go func() {
 			defer p.workers.Done()
 			w := epochWorker{v: v, files: span{fsys: v.fsys}, payloads: span{fsys: v.fsys}}
+			w.keys = keyring{fsys: v.fsys, id: v.gen.ID(), identities: v.opts.Identities}
+			defer w.keys.forget()
 			defer w.files.close()
 			defer w.payloads.close()
 			for j := range p.jobs {

@@ -11,6 +11,7 @@ type epochWorker struct {
 	v        *verification
 	files    span
 	payloads span
+	keys     keyring // of its own: epochs of one worker come in order
 	cur      cursor
 	data     []byte
 	pay      []byte
@@ -100,7 +101,7 @@ func (w *epochWorker) open(e *entry, s *stored, pay []byte, r *epochResult, bad 
 	var o opened
 	var err error
 	if !s.Form.Clear() {
-		o.key, err = w.v.keys.event(e.segment, e.Epoch, s.Seq)
+		o.key, err = w.keys.event(e.segment, e.Epoch, s.Seq)
 	}
 	if err == nil {
 		err = o.decrypt(w.v.gen.Profile, s.Form, pay)

@@ -198,10 +198,7 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	w.randomID(s.ID[:])
 	s.Wall, s.Mono = w.opts.Now()
 
-	if w.pending.last().full() {
-		w.pending.chunks = append(w.pending.chunks, w.freshChunk(w.segment.segment))
-	}
-	ch := w.pending.last()
+	ch := w.roomFor(e, p)
 	payStart, logStart := len(ch.pay), len(ch.log)
 	var key EventKey
 	if err := w.placePayload(&s, e, p, ch, &key); err != nil {
@@ -220,6 +217,26 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	}
 	w.placed(&s, len(ch.log)-logStart)
 	return seq, nil
+}
+
+// roomFor returns the chunk that takes a record's bytes. A chunk never grows: that would leave a copy of what isn't
+// encrypted yet behind.
+func (w *Writer) roomFor(e *Entry, p *prepared) *chunk {
+	need := len(e.Payload) + tagSize
+	if p != nil {
+		need = binary.MaxVarintLen64 + len(p.manifest) + tagSize + len(p.body)
+	}
+	ch := w.pending.last()
+	if cap(ch.pay)-len(ch.pay) >= need && cap(ch.log)-len(ch.log) >= 2*maxFrame {
+		return ch
+	}
+	ch = w.freshChunk(w.segment.segment)
+	if need > cap(ch.pay) {
+		w.reuse(ch)
+		ch = newChunk(w.segment.segment, need)
+	}
+	w.pending.chunks = append(w.pending.chunks, ch)
+	return ch
 }
 
 // placed counts a record in. The lock is held.
@@ -408,9 +425,12 @@ func (w *Writer) Sync(ctx context.Context) error {
 func (w *Writer) await(ctx context.Context, next uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.durable < next {
+	for first := true; w.durable < next; first = false {
 		if w.failed != nil {
 			return w.failed
+		}
+		if w.full != nil && !first {
+			return fmt.Errorf("record %d isn't durable yet: %w", next-1, w.full)
 		}
 		w.pending.sync = true
 		progress := w.progress
