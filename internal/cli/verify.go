@@ -1,0 +1,280 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"filippo.io/age"
+	"github.com/bodycam-dev/bodycam/internal/keyring"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/spf13/cobra"
+)
+
+type verifyFlags struct {
+	json, host, noPayloads, show bool
+	keys, pins, require          []string
+	log, mirror, identity, ca    string
+	ring                         ringFlags
+}
+
+func verifyCommand(s *streams) *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify RUN|BUNDLE | verify --host [DIR]",
+		Short: "Say whether a run's record is what was recorded",
+		Long: `Verify the ledger of a run, or a bundle that was disclosed from one, and answer verified, tampered or incomplete as a
+matrix of claims, each with what it rests on. The first bad record is named. Where keys that read the payloads are at
+hand, payloads are opened and the run's working copies are held against what was sealed.
+
+Whoever is judged doesn't choose the yardstick: give a root of trust with --key, --log, --pin or --mirror. Where none is
+given, this machine's own keys are the root, which is said: they show what others changed, not what this machine's
+owner did. A log under keys that nobody vouches for is unverifiable, not tampered.
+
+With --host and no RUN, the log that this machine keeps of its runs is verified, and every run that was recorded here
+and is gone, cut short or replaced is named; DIR (default: where each run was recorded) says where the runs are now.` +
+			exits("0  verified", "1  tampered", "2  usage, or there is nothing to verify", "3  the input could not be read",
+				"4  incomplete or unverifiable: nothing false was found, but records, keys or a root of trust are missing"),
+		Example: `  bodycam verify runs/20260101-120000-ab
+  bodycam verify dispute.bundle --key recorder.pub --json
+  bodycam verify RUN --mirror https://mirror.example:8443 --pin checkpoint.txt
+  bodycam verify --host runs`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && !f.host {
+				return usage("want a run directory or a bundle")
+			}
+			if f.host && (len(args) == 0 || !isRunOrBundle(args[0])) {
+				return f.verifyHost(cmd.Context(), s, args)
+			}
+			v, err := f.verify(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if f.json {
+				err = printJSON(s, v)
+			} else {
+				err = v.text(s)
+			}
+			if err != nil {
+				return environment(err)
+			}
+			return v.status()
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&f.json, "json", false, "print JSON: verdict, first_bad, claims, and what was compared")
+	fl.StringArrayVar(&f.keys, "key", nil, "file of the recorder's public signing keys (`bodycam keys export`); repeatable")
+	fl.StringArrayVar(&f.pins, "pin", nil, "checkpoint file of this log that you have from elsewhere; repeatable")
+	fl.StringVar(&f.log, "log", "", "identity that the log must have (64 hexadecimal digits)")
+	fl.StringVar(&f.mirror, "mirror", "", "mirror to compare with: a directory or https://HOST:PORT")
+	fl.StringVar(&f.ca, "mirror-ca", "", "file of certificates that the mirror's is checked against (default: the system's)")
+	fl.BoolVar(&f.host, "host", false, "compare with the log that this machine keeps of its runs")
+	fl.BoolVar(&f.noPayloads, "no-payloads", false, "structure and commitments only: open no payload")
+	fl.StringVar(&f.identity, "identity", "", "file of age identities that open payloads (default: this machine's)")
+	fl.StringArrayVar(&f.require, "require", nil, "claim that must be verified too: existed_by, content; repeatable")
+	fl.BoolVar(&f.show, "show", false, "print what a bundle discloses")
+	f.ring.add(fl)
+	return cmd
+}
+
+func isRunOrBundle(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil
+	}
+	_, err = os.Stat(filepath.Join(path, "ledger", "genesis"))
+	return err == nil
+}
+
+// trust collects the roots of trust. The notes say in words where they come from.
+func (f *verifyFlags) trust() (t ledger.Trust, notes []string, err error) {
+	if f.log != "" {
+		b, err := hex.DecodeString(f.log)
+		if err != nil || len(b) != 32 {
+			return t, nil, usage("--log %s: want 64 hexadecimal digits", f.log)
+		}
+		t.LogID = (*ledger.Hash)(b)
+		notes = append(notes, "the log's identity that you gave")
+	}
+	for _, name := range f.keys {
+		keys, err := keyring.PublicKeys(name)
+		if err != nil {
+			return t, nil, usage("--key: %w", err)
+		}
+		t.Keys = append(t.Keys, keys...)
+		notes = append(notes, "the keys in "+name)
+	}
+	for _, name := range f.pins {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return t, nil, usage("--pin: %w", err)
+		}
+		n, err := checkpoint.Parse(b)
+		if err != nil {
+			return t, nil, usage("--pin %s: %w", name, err)
+		}
+		t.Pinned = append(t.Pinned, ledger.Pinned{Checkpoint: n.Checkpoint, Source: "the checkpoint in " + name})
+		notes = append(notes, "the checkpoint in "+name)
+	}
+	if len(notes) > 0 || f.mirror != "" {
+		return t, notes, nil
+	}
+	dir, err := f.ring.directory()
+	if err != nil {
+		return t, nil, err
+	}
+	t.Keys, err = keyring.Trusted(dir)
+	if errors.Is(err, keyring.ErrNone) {
+		return t, []string{"none: there are no keys on this machine and none was given"}, nil
+	}
+	if err != nil {
+		return t, nil, usage("%w", err)
+	}
+	return t, []string{"this machine's own keys in " + dir + ": they show what others changed, not what this machine's owner did"}, nil
+}
+
+// identities are what opens payloads, if anything does. Keys that can't be opened are no error: the content claim says so.
+func (f *verifyFlags) identities() ([]age.Identity, error) {
+	switch {
+	case f.noPayloads:
+		return nil, nil
+	case f.identity != "":
+		ids, err := keyring.IdentitiesIn(f.identity, f.ring.ask)
+		if err == nil && ids == nil {
+			err = fmt.Errorf("%s isn't there", f.identity)
+		}
+		if err != nil {
+			return nil, usage("--identity: %w", err)
+		}
+		return ids, nil
+	}
+	return f.ring.identities()
+}
+
+// verify verifies a run or a bundle.
+func (f *verifyFlags) verify(ctx context.Context, path string) (*verification, error) {
+	for _, name := range f.require {
+		if !ledger.IsClaim(name) {
+			return nil, usage("--require: there is no claim %q", name)
+		}
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	trust, notes, err := f.trust()
+	if err != nil {
+		return nil, err
+	}
+	v := &verification{Path: path, Trust: notes}
+	if !info.IsDir() {
+		return v, f.bundle(v, trust)
+	}
+	if !isRunOrBundle(path) {
+		return nil, withHint(usage("%s has no ledger to verify", path), "a run's ledger is the folder ledger in its directory; bodycam run prints where that is")
+	}
+	return v, f.run(ctx, v, trust)
+}
+
+func (f *verifyFlags) bundle(v *verification, trust ledger.Trust) error {
+	b, err := os.ReadFile(v.Path)
+	if err != nil {
+		return environment(err)
+	}
+	v.Kind = "bundle"
+	bundle, err := ledger.ParseBundle(b)
+	if err != nil {
+		v.Report = ledger.Unreadable(err)
+		return nil
+	}
+	v.Report = bundle.Verify(trust, f.require...)
+	if f.show {
+		v.Disclosed = disclosed(bundle)
+	}
+	return nil
+}
+
+func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Trust) error {
+	v.Kind = "run"
+	ids, err := f.identities()
+	if err != nil {
+		return err
+	}
+	if f.mirror != "" {
+		if err := f.compareMirror(ctx, v, &trust); err != nil {
+			return err
+		}
+	}
+	if f.host {
+		if err := f.pinHost(v, &trust); err != nil {
+			return err
+		}
+	}
+	v.Report, err = ledger.Verify(ctx, os.DirFS(v.Path), ledger.VerifyOptions{
+		Trust: trust, Identities: ids, Payloads: !f.noPayloads, Require: f.require,
+	})
+	if err != nil {
+		return environment(fmt.Errorf("verifying %s: %w", v.Path, err))
+	}
+	v.compareCopies(ids)
+	v.conclude()
+	return nil
+}
+
+// copiesReport is how the working copies compare with what was sealed.
+type copiesReport struct {
+	Status ledger.Status     `json:"status"`
+	Why    string            `json:"why,omitempty"`
+	Faults []store.CopyFault `json:"faults,omitempty"`
+}
+
+func (v *verification) compareCopies(ids []age.Identity) {
+	c := &copiesReport{Status: ledger.StatusVerified}
+	v.Copies = c
+	switch {
+	case v.Verdict == ledger.Tampered:
+		c.Status, c.Why = ledger.StatusUnverifiable, "the ledger that they would be compared with was tampered with"
+		return
+	case len(ids) == 0:
+		c.Status, c.Why = ledger.StatusUnverifiable, "no key that reads what was sealed"
+		return
+	}
+	r, err := store.Open(v.Path)
+	if err != nil {
+		c.fault(store.CopyFault{Name: store.InfoFile, Why: err.Error()})
+		r = &store.Run{Dir: v.Path}
+	}
+	r.Identities = ids
+	faults, err := r.CompareCopies()
+	for _, k := range faults {
+		c.fault(k)
+	}
+	switch {
+	case errors.Is(err, ledger.ErrNoKey):
+		c.Status, c.Why = worseStatus(c.Status, ledger.StatusUnverifiable), "none of the keys at hand reads what was sealed"
+	case err != nil:
+		c.Status, c.Why = worseStatus(c.Status, ledger.StatusIncomplete), err.Error()
+	case r.Info.Ended.IsZero() && c.Status == ledger.StatusTampered && !v.Closed:
+		c.Status, c.Why = ledger.StatusIncomplete, "the run was cut off or is still written: its copies may be ahead of its ledger"
+	}
+}
+
+func (c *copiesReport) fault(k store.CopyFault) {
+	c.Faults = append(c.Faults, k)
+	if !k.Derived {
+		c.Status = ledger.StatusTampered
+	}
+}
+
+func worseStatus(a, b ledger.Status) ledger.Status {
+	if a == ledger.StatusTampered {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,346 @@
+package cli
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/hostlog"
+	"github.com/bodycam-dev/bodycam/internal/mirror"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/ledger"
+)
+
+// hostNote is what the machine's log knows of a run.
+type hostNote struct {
+	Status  ledger.Status `json:"status"`
+	Reasons []string      `json:"reasons,omitempty"`
+}
+
+// compareMirror holds the run against a mirror and takes the mirror's checkpoint as a root of trust.
+func (f *verifyFlags) compareMirror(ctx context.Context, v *verification, t *ledger.Trust) error {
+	m, err := openMirror(f.mirror, f.ca)
+	if err != nil {
+		return err
+	}
+	if v.Mirror, err = mirror.Compare(ctx, v.Path, m); err != nil {
+		return environment(fmt.Errorf("comparing with the mirror: %w", err))
+	}
+	if p := v.Mirror.Pinned; p != nil {
+		t.Pinned = append(t.Pinned, *p)
+	}
+	v.Trust = append(v.Trust, v.Mirror.Where)
+	return nil
+}
+
+// openMirror opens a mirror. The token for one behind TLS comes from the environment.
+func openMirror(where, caFile string) (mirror.Target, error) {
+	o := mirror.ClientOptions{Token: os.Getenv(mirrorTokenEnv)}
+	if caFile != "" {
+		b, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, usage("reading the mirror's authorities: %w", err)
+		}
+		o.CAs = b
+	}
+	if strings.HasPrefix(where, "https://") && o.Token == "" {
+		return nil, usage("a mirror behind TLS wants its token: set %s", mirrorTokenEnv)
+	}
+	m, err := mirror.Open(where, o)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	return m, nil
+}
+
+const mirrorTokenEnv = "BODYCAM_MIRROR_TOKEN"
+
+func (f *verifyFlags) hostDir() (string, error) {
+	keys, err := f.ring.directory()
+	if err != nil {
+		return "", err
+	}
+	return hostlog.Dir(keys), nil
+}
+
+// pinHost takes what the machine's log knows of a run as a root.
+func (f *verifyFlags) pinHost(v *verification, t *ledger.Trust) error {
+	dir, err := f.hostDir()
+	if err != nil {
+		return err
+	}
+	states, err := hostlog.Read(dir)
+	if errors.Is(err, hostlog.ErrNone) {
+		return usage("%w", err)
+	}
+	if err != nil {
+		return environment(err)
+	}
+	v.Host = &hostNote{Status: ledger.StatusVerified}
+	gen, err := runGenesis(v.Path)
+	if err != nil {
+		v.Host.Status, v.Host.Reasons = ledger.StatusUnverifiable, []string{err.Error()}
+		return nil
+	}
+	id := gen.ID()
+	for _, st := range states {
+		if st.Log != hex.EncodeToString(id[:]) {
+			continue
+		}
+		head, ok := st.Head()
+		if !ok {
+			v.Host.Status, v.Host.Reasons = ledger.StatusIncomplete, []string{"it knows that the run began and not that it ended"}
+			return nil
+		}
+		head.Origin = gen.Origin()
+		t.Pinned = append(t.Pinned, ledger.Pinned{Checkpoint: head, Source: "the machine's log of runs"})
+		return nil
+	}
+	v.Host.Status, v.Host.Reasons = ledger.StatusUnverifiable, []string{"it doesn't know this run: it was recorded elsewhere, or put here"}
+	return nil
+}
+
+func runGenesis(dir string) (*ledger.Genesis, error) {
+	b, err := os.ReadFile(filepath.Join(dir, "ledger", "genesis"))
+	if err != nil {
+		return nil, err
+	}
+	return ledger.ParseGenesis(b)
+}
+
+// The states of a run that the machine's log knows.
+const (
+	hostIntact   = "intact"
+	hostVanished = "vanished"
+	hostUnended  = "unended"
+	hostTampered = "tampered"
+	hostUnknown  = "unknown"
+)
+
+type hostRun struct {
+	Run    string    `json:"run"`
+	Log    string    `json:"log"`
+	Dir    string    `json:"dir"`
+	Began  time.Time `json:"began,omitzero"`
+	State  string    `json:"state"` // intact, vanished, unended, tampered, unknown
+	Reason string    `json:"reason,omitempty"`
+}
+
+type hostReport struct {
+	Verdict ledger.Verdict `json:"verdict"`
+	Ledger  *ledger.Report `json:"ledger"` // of the machine's log itself
+	Dir     string         `json:"dir"`
+	Runs    []hostRun      `json:"runs"`
+}
+
+// verifyHost verifies the machine's log of runs and looks for each of them.
+func (f *verifyFlags) verifyHost(ctx context.Context, s *streams, args []string) error {
+	dir, err := f.hostDir()
+	if err != nil {
+		return err
+	}
+	states, err := hostlog.Read(dir)
+	if errors.Is(err, hostlog.ErrNone) {
+		return withHint(usage("%w", err), "it is made by the first run that is recorded with keys")
+	}
+	damaged := err
+	trust, _, err := f.trust()
+	if err != nil {
+		return err
+	}
+	rep := &hostReport{Dir: dir, Runs: []hostRun{}}
+	if rep.Ledger, err = ledger.Verify(ctx, os.DirFS(dir), ledger.VerifyOptions{Trust: trust}); err != nil {
+		return environment(fmt.Errorf("verifying the machine's log of runs: %w", err))
+	}
+	if damaged != nil && rep.Ledger.Verdict != ledger.Tampered {
+		return environment(damaged)
+	}
+	where := ""
+	if len(args) == 1 {
+		where = args[0]
+	}
+	if rep.Runs, err = f.findRuns(ctx, states, where); err != nil {
+		return err
+	}
+	rep.conclude()
+	if f.json {
+		err = printJSON(s, rep)
+	} else {
+		err = rep.text(s)
+	}
+	if err != nil {
+		return environment(err)
+	}
+	v := verification{Report: &ledger.Report{Verdict: rep.Verdict}}
+	return v.status()
+}
+
+// conclude: a machine's log never ends, so that its own report is never quite complete; what counts is whether it was
+// tampered with, and whose it is.
+func (r *hostReport) conclude() {
+	r.Verdict = ledger.Verified
+	c := &r.Ledger.Claims
+	switch {
+	case r.Ledger.Verdict == ledger.Tampered:
+		r.Verdict = ledger.Tampered
+	case c.Integrity.Status != ledger.StatusVerified, c.Identity.Status != ledger.StatusVerified:
+		r.Verdict = ledger.Incomplete
+	}
+	for _, run := range r.Runs {
+		switch run.State {
+		case hostVanished, hostTampered:
+			r.Verdict = ledger.Tampered
+		case hostUnended:
+			if r.Verdict == ledger.Verified {
+				r.Verdict = ledger.Incomplete
+			}
+		}
+	}
+}
+
+// findRuns looks for each run: in the folder that was given, under whatever name, or where it was recorded.
+func (f *verifyFlags) findRuns(ctx context.Context, states []*hostlog.State, where string) ([]hostRun, error) {
+	found := map[string]string{} // log → directory
+	if where != "" {
+		entries, err := os.ReadDir(where)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		for _, e := range entries {
+			dir := filepath.Join(where, e.Name())
+			if gen, err := runGenesis(dir); err == nil {
+				id := gen.ID()
+				found[hex.EncodeToString(id[:])] = dir
+			}
+		}
+	}
+	out := []hostRun{}
+	for _, st := range states {
+		dir, ok := found[st.Log]
+		delete(found, st.Log)
+		if !ok && where == "" {
+			dir = st.Dir
+		}
+		run := hostRun{Run: st.Run, Log: st.Log, Dir: st.Dir, Began: st.Opened}
+		if dir != "" {
+			run.Dir = dir
+		}
+		if err := run.check(ctx, st, dir); err != nil {
+			return nil, err
+		}
+		out = append(out, run)
+	}
+	for log, dir := range found {
+		out = append(out, hostRun{Run: filepath.Base(dir), Log: log, Dir: dir, State: hostUnknown, Reason: "the machine's log doesn't know it"})
+	}
+	return out, nil
+}
+
+// check looks whether a run is there and ends as the machine's log says, or later.
+func (h *hostRun) check(ctx context.Context, st *hostlog.State, dir string) error {
+	gen, err := runGenesis(dir)
+	if dir == "" || errors.Is(err, os.ErrNotExist) {
+		h.State, h.Reason = hostVanished, "its ledger isn't there"
+		return nil
+	}
+	if err != nil {
+		h.State, h.Reason = hostTampered, err.Error()
+		return nil
+	}
+	if id := gen.ID(); hex.EncodeToString(id[:]) != st.Log {
+		h.State, h.Reason = hostTampered, "another run lies in its place"
+		return nil
+	}
+	trust := ledger.Trust{Self: true}
+	head, ended := st.Head()
+	if ended {
+		head.Origin = gen.Origin()
+		trust.Pinned = []ledger.Pinned{{Checkpoint: head, Source: "the machine's log of runs"}}
+	}
+	rep, err := ledger.Verify(ctx, os.DirFS(dir), ledger.VerifyOptions{Trust: trust})
+	if err != nil {
+		return environment(fmt.Errorf("verifying %s: %w", dir, err))
+	}
+	switch {
+	case rep.Verdict == ledger.Tampered:
+		h.State = hostTampered
+		if rep.FirstBad != nil {
+			h.Reason = rep.FirstBad.What
+		}
+	case !ended:
+		h.State, h.Reason = hostUnended, "it began and its end was never noted: it is still going on, or its recorder was killed"
+	default:
+		h.State = hostIntact
+	}
+	return nil
+}
+
+func (r *hostReport) text(s *streams) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", strings.ToUpper(string(r.Verdict)), r.Dir)
+	if f := r.Ledger.FirstBad; f != nil {
+		fmt.Fprintf(&b, "first bad: record %d (epoch %d): %s\n", f.Seq, f.Epoch, bodycam.Printable(f.What))
+	}
+	if c := r.Ledger.Claims.Identity; c.Status != ledger.StatusVerified {
+		fmt.Fprintf(&b, "identity: %s: %s\n", c.Status, strings.Join(c.Reasons, "; "))
+	}
+	counts := map[string]int{}
+	for _, run := range r.Runs {
+		counts[run.State]++
+	}
+	fmt.Fprintf(&b, "\n  %d runs: %d intact, %d vanished, %d tampered with, %d without an end, %d that it doesn't know\n", len(r.Runs),
+		counts[hostIntact], counts[hostVanished], counts[hostTampered], counts[hostUnended], counts[hostUnknown])
+	for _, run := range r.Runs {
+		if run.State == hostIntact {
+			continue
+		}
+		fmt.Fprintf(&b, "  %-9s %s  %s\n            %s\n", run.State, bodycam.Printable(run.Run), bodycam.Printable(run.Dir), bodycam.Printable(run.Reason))
+	}
+	_, err := s.out.Write([]byte(b.String()))
+	return err
+}
+
+// hostLog opens the machine's log for writing.
+func (f *ringFlags) hostLog() (*hostlog.Log, error) {
+	dir, err := f.directory()
+	if err != nil {
+		return nil, err
+	}
+	signers, err := f.signers()
+	if err != nil {
+		return nil, err
+	}
+	return &hostlog.Log{Dir: hostlog.Dir(dir), Signers: signers, Recorder: recorderName()}, nil
+}
+
+// noteRun brings the machine's log up to date with a run that was extended, if it knows the run.
+func (f *ringFlags) noteRun(ctx context.Context, r *store.Run) error {
+	l, err := f.hostLog()
+	if err != nil {
+		return err
+	}
+	states, err := hostlog.Read(l.Dir)
+	if errors.Is(err, hostlog.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	gen, err := runGenesis(r.Dir)
+	if err != nil {
+		return err
+	}
+	id := gen.ID()
+	for _, st := range states {
+		if st.Log == hex.EncodeToString(id[:]) {
+			return l.CloseRun(ctx, st.Run, r.Dir)
+		}
+	}
+	return nil
+}

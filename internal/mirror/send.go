@@ -1,0 +1,379 @@
+package mirror
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+)
+
+// SendOptions say how a log is mirrored.
+type SendOptions struct {
+	Keys     bool          // the wraps of the keys too: an erasure won't reach them
+	Follow   bool          // until the log has ended
+	Patience time.Duration // how long an outage may last; 0: for ever
+	// Told hears of progress and of outages. Nil: nobody.
+	Told func(Progress)
+}
+
+// Progress says how far a mirror has got.
+type Progress struct {
+	Epochs uint64
+	Bytes  int64
+	Outage error // what is tried again
+}
+
+// The pauses between tries double from the first to the longest.
+const (
+	firstPause = 250 * time.Millisecond
+	longPause  = 30 * time.Second
+	pollPause  = 500 * time.Millisecond
+)
+
+// Send brings a target up to what the last checkpoint of a log covers; with Follow it goes on until the log has
+// ended. It begins where the target has got to. dir holds the log.
+func Send(ctx context.Context, dir string, to Target, o SendOptions) (Progress, error) {
+	s := &sender{dir: dir, to: to, o: o}
+	pause, since := firstPause, time.Time{}
+	for {
+		before := s.done.Bytes
+		ended, err := s.pass(ctx)
+		if s.done.Bytes > before || err == nil {
+			pause, since = firstPause, time.Time{}
+		}
+		switch {
+		case err == nil && (ended || !o.Follow):
+			return s.done, nil
+		case err == nil:
+			s.tell(nil)
+			if err := sleep(ctx, pollPause); err != nil {
+				return s.done, err
+			}
+			continue
+		case !transient(err) || ctx.Err() != nil:
+			return s.done, err
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if o.Patience > 0 && time.Since(since) > o.Patience {
+			return s.done, fmt.Errorf("the mirror couldn't be reached for %v: %w", o.Patience, err)
+		}
+		s.tell(err)
+		if err := sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
+			return s.done, err
+		}
+		pause = min(2*pause, longPause)
+	}
+}
+
+// transient tells whether it is worth trying again.
+func transient(err error) bool {
+	return !errors.Is(err, ErrConflict) && !errors.Is(err, errRefused) && !errors.Is(err, errLocal)
+}
+
+// errLocal: what fails is this side.
+var errLocal = errors.New("reading the log")
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+type sender struct {
+	dir  string
+	to   Target
+	o    SendOptions
+	done Progress
+	last uint64 // epochs under the checkpoint that was published last
+}
+
+func (s *sender) tell(outage error) {
+	if s.o.Told != nil {
+		p := s.done
+		p.Outage = outage
+		s.o.Told(p)
+	}
+}
+
+// pass sends what the present checkpoint covers and tells whether the log has ended.
+func (s *sender) pass(ctx context.Context) (ended bool, err error) {
+	lr, err := ledger.OpenReader(os.DirFS(s.dir))
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	defer lr.Close()
+	note, err := lr.Checkpoint()
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	if note == nil || note.Size == s.last && s.last > 0 {
+		return note != nil && s.ended(lr, note), nil
+	}
+	if err := lr.Refresh(); err != nil { // the checkpoint may be younger than the reader
+		return false, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	extents, err := lr.Extents(note.Size)
+	if err != nil {
+		return false, fmt.Errorf("%w: its checkpoint covers more than it has: %w", errLocal, err)
+	}
+	if extents, err = s.more(extents); err != nil {
+		return false, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	gen := lr.Genesis()
+	id := gen.ID()
+	log := fmt.Sprintf("%x", id[:])
+	have, err := s.to.Files(ctx, log)
+	if err != nil {
+		return false, err
+	}
+	for _, e := range extents {
+		if err := s.file(ctx, log, e, have[e.Name]); err != nil {
+			return false, err
+		}
+	}
+	if err := s.to.Publish(ctx, log, note.Marshal()); err != nil {
+		return false, err
+	}
+	s.last, s.done.Epochs = note.Size, note.Size
+	return s.ended(lr, note), nil
+}
+
+// ended tells whether the log's last record, under its checkpoint, is the one that ends it.
+func (s *sender) ended(lr *ledger.Reader, note *checkpoint.Note) bool {
+	if n := lr.Len(); n > 0 && lr.Epochs() == note.Size {
+		rec, err := lr.Record(n - 1)
+		return err == nil && rec.Type == ledger.TypeClose
+	}
+	return false
+}
+
+// more adds the genesis, which comes first, the chunks and, where they are asked for, the wraps of the keys.
+func (s *sender) more(extents []ledger.Extent) ([]ledger.Extent, error) {
+	out := []ledger.Extent{}
+	info, err := os.Stat(filepath.Join(s.dir, genesisFile))
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, ledger.Extent{Name: genesisFile, Size: info.Size()})
+	err = filepath.WalkDir(filepath.Join(s.dir, "payload"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		rel, err := filepath.Rel(s.dir, path)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		if !chunk.MatchString(name) {
+			return nil
+		}
+		info, err := d.Info()
+		out = append(out, ledger.Extent{Name: name, Size: info.Size()})
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if s.o.Keys {
+		for _, e := range slices.Clone(extents) {
+			keys, ok := strings.CutSuffix(e.Name, ".log")
+			if !ok {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(s.dir, keys+".keys")); err == nil {
+				out = append(out, ledger.Extent{Name: keys + ".keys", Size: info.Size()})
+			}
+		}
+	}
+	return append(out, extents...), nil
+}
+
+// file sends what the target doesn't have of a file.
+func (s *sender) file(ctx context.Context, log string, e ledger.Extent, have int64) error {
+	if have > e.Size {
+		return fmt.Errorf("%w: %d bytes of %s, where the log's checkpoint covers %d: the log was cut or rolled back", ErrConflict, have, e.Name, e.Size)
+	}
+	if have == e.Size {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(s.dir, filepath.FromSlash(e.Name)))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLocal, err)
+	}
+	defer f.Close()
+	buf := make([]byte, min(maxAppend, e.Size-have))
+	for have < e.Size {
+		n := min(int64(len(buf)), e.Size-have)
+		if _, err := f.ReadAt(buf[:n], have); err != nil {
+			return fmt.Errorf("%w: %s: %w", errLocal, e.Name, err)
+		}
+		if err := s.to.Append(ctx, log, e.Name, have, buf[:n]); err != nil {
+			return err
+		}
+		have += n
+		s.done.Bytes += n
+	}
+	return nil
+}
+
+// Comparison is how a log compares with its mirror.
+type Comparison struct {
+	Where   string        `json:"where"`
+	Status  ledger.Status `json:"status"`
+	Reasons []string      `json:"reasons,omitempty"`
+	Heads   int           `json:"heads"`  // checkpoints that the mirror has
+	Epochs  uint64        `json:"epochs"` // under its last one
+	Bytes   int64         `json:"bytes"`  // compared
+	// Pinned is the mirror's last checkpoint, for the verifier; nil where it has none.
+	Pinned *ledger.Pinned `json:"-"`
+}
+
+// Compare holds a log against its mirror: every byte that the mirror has must be here, the same. A mirror that is
+// behind is none the worse: it is said how far it has got.
+func Compare(ctx context.Context, dir string, m Target) (*Comparison, error) {
+	b, err := os.ReadFile(filepath.Join(dir, genesisFile))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	c := &Comparison{Where: "the mirror at " + m.String(), Status: ledger.StatusVerified}
+	gen, err := ledger.ParseGenesis(b)
+	if err != nil {
+		c.bad("the log's genesis can't be read, so that its copy can't be found: %v", err)
+		return c, nil
+	}
+	id := gen.ID()
+	log := fmt.Sprintf("%x", id[:])
+	files, err := m.Files(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		c.Status = ledger.StatusIncomplete
+		c.Reasons = append(c.Reasons, "it has no copy of this log")
+		return c, nil
+	}
+	heads, err := m.Heads(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range heads {
+		n, err := checkpoint.Parse([]byte(h.Note))
+		if err != nil {
+			return nil, fmt.Errorf("the mirror's checkpoints: %w", err)
+		}
+		c.Epochs = n.Size
+		c.Pinned = &ledger.Pinned{Checkpoint: n.Checkpoint, Source: c.Where, Time: h.Time}
+	}
+	c.Heads = len(heads)
+	for _, name := range sortedKeys(files) {
+		if strings.HasSuffix(name, ".keys") {
+			continue // an erasure changes them here, and not there
+		}
+		if err := c.file(ctx, dir, m, log, name, files[name]); err != nil {
+			return nil, err
+		}
+	}
+	if lr, err := ledger.OpenReader(os.DirFS(dir)); err == nil {
+		if n := lr.Epochs(); n > c.Epochs && c.Status == ledger.StatusVerified {
+			c.Reasons = append(c.Reasons, fmt.Sprintf("it is behind: it has %d of %d epochs", c.Epochs, n))
+		}
+		lr.Close()
+	}
+	return c, nil
+}
+
+func sortedKeys(m map[string]int64) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (c *Comparison) bad(format string, args ...any) {
+	c.Status = ledger.StatusTampered
+	c.Reasons = append(c.Reasons, fmt.Sprintf(format, args...))
+}
+
+func (c *Comparison) file(ctx context.Context, dir string, m Target, log, name string, size int64) error {
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		c.bad("%s is gone; the mirror has %d bytes of it", name, size)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLocal, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errLocal, err)
+	}
+	if info.Size() < size {
+		c.bad("%s was cut: it has %d bytes, the mirror %d", name, info.Size(), size)
+		return nil
+	}
+	here, err := digestOf(f, size)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", errLocal, name, err)
+	}
+	there, err := m.Digest(ctx, log, name, size)
+	if err != nil {
+		return err
+	}
+	c.Bytes += size
+	if here == there {
+		return nil
+	}
+	at, err := differ(ctx, f, m, log, name, size)
+	if err != nil {
+		return err
+	}
+	c.bad("%s differs from byte %d on", name, at)
+	return nil
+}
+
+// differ finds the first byte that differs.
+func differ(ctx context.Context, f *os.File, m Target, log, name string, size int64) (int64, error) {
+	r, err := m.Read(ctx, log, name, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for at := int64(0); at < size; {
+		n := min(int64(len(a)), size-at)
+		if _, err := f.ReadAt(a[:n], at); err != nil {
+			return 0, fmt.Errorf("%w: %s: %w", errLocal, name, err)
+		}
+		if _, err := io.ReadFull(r, b[:n]); err != nil {
+			return 0, fmt.Errorf("reading the mirror's %s: %w", name, err)
+		}
+		if !bytes.Equal(a[:n], b[:n]) {
+			for i := range a[:n] {
+				if a[i] != b[i] {
+					return at + int64(i), nil
+				}
+			}
+		}
+		at += n
+	}
+	return 0, nil
+}
