@@ -24,6 +24,11 @@ func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
 	if pr := d.procs[id.PID]; pr == nil || pr.id != id {
 		d.procs[id.PID] = &process{id: id, parent: bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}}
 	}
+	if old := int32(b.Arg[1]); old != int32(r.Tid) && d.tasks[old] != nil { // a thread that was not the leader
+		d.forget(int32(r.Tid))
+		d.tasks[int32(r.Tid)] = d.tasks[old]
+		delete(d.tasks, old)
+	}
 	e := d.begin(r, bodycam.TypeExec)
 	e.Exe = d.place(r, s[1])
 	e.Path, e.PathGiven = e.Exe, string(s[0])

@@ -84,8 +84,24 @@ func TestFlushOfForgottenSlot(t *testing.T) {
 	}
 }
 
+// A thread that executes a program takes over its leader's id, and keeps its cache.
+func TestExecFromThread(t *testing.T) {
+	var got []bodycam.Event
+	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
+	b := openRecord(1, "f", "/d/f")
+	b[ringHead+int(unsafe.Offsetof(sensorRec{}.Tid))] = 8
+	b = append(b, raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 2), sensorBody{Arg: [5]uint64{0, 8}})...)
+	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 3), sensorFlush{Oid: 1 << 12, Closes: 1, Rd: 1, Slot: 5})...)
+	if err := d.chunk(b); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 3 || got[2].Path != "/d/f" {
+		t.Errorf("events %+v", got)
+	}
+}
+
 func execRecords(argv string, pieces int, drop int) []byte {
-	b := raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 1), sensorBody{Arg: [5]uint64{uint64(len(argv)), 3}, OtherTgid: 1, OtherStart: 2, Len: [4]uint16{4, 9, 0, 1}}, "/bin/true", "/", "true")
+	b := raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 1), sensorBody{Arg: [5]uint64{uint64(len(argv)), 7}, OtherTgid: 1, OtherStart: 2, Len: [4]uint16{4, 9, 0, 1}}, "/bin/true", "/", "true")
 	size := (len(argv) + pieces - 1) / pieces
 	for i := range pieces {
 		part := argv[i*size : min(len(argv), (i+1)*size)]

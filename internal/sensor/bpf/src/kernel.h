@@ -197,7 +197,6 @@ struct task_struct {
 struct linux_binprm {
 	struct file *file, *executable;
 	const char *filename, *interp, *fdpath;
-	int argc, envc;
 };
 
 struct kernel_siginfo {

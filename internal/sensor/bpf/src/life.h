@@ -83,7 +83,7 @@ int on_exec(__u64 *ctx)
 	b->other_tgid = parent->tgid;
 	b->other_start = parent->group_leader->start_boottime;
 	b->arg[0] = total;
-	b->arg[1] = bp->argc;
+	b->arg[1] = (int)ctx[1]; /* the thread's id so far: it takes over the leader's */
 	struct file *f = bp->file;
 	body_of_file(b, f);
 	__u32 pos = HEAD;

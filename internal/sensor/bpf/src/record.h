@@ -14,7 +14,7 @@ enum kind {
 	K_FILE,     /* body: a file used that this task did not open; names the slot, is no event */
 	K_FLUSH,    /* flush: what a slot of the per-task cache gathered */
 	K_MMAP,     /* body: a mapping of the file in a slot */
-	K_EXEC,     /* body: exe, cwd, file name, script; arg[2] an interpreter runs, arg[4] the bits of the script's walk */
+	K_EXEC,     /* body: exe, cwd, file name, script; arg[1] the thread's id before, arg[2] an interpreter runs, arg[4] the bits of the script's walk */
 	K_ARGV,     /* body: a piece of argv; arg[0] total, arg[1] offset */
 	K_FORK,     /* body */
 	K_CLONE_NS, /* body: the child of the fork before has new namespaces; arg[0] the flags */
