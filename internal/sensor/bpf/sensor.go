@@ -46,10 +46,10 @@ type Sensor struct {
 	opt    Options
 	tables *callTables
 
-	mu      sync.Mutex // guards the fields below
+	mu      sync.Mutex // guards started and final; never held for long
 	started bool
-	done    bool
-	final   bodycam.Health
+	final   *bodycam.Health
+	end     sync.Once
 
 	prog     *programs
 	ring     *ring
@@ -139,11 +139,13 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 		go s.pause.run(&s.wg)
 	}
 	if err := prog.attach(t.Cgroup); err != nil {
-		s.halt()
-		prog.close()
-		s.ring.close()
-		s.done = true
-		s.final = bodycam.Health{Sensor: Name, Backend: BackendTP, Failed: err.Error()}
+		s.end.Do(func() {
+			s.fail(err)
+			s.halt()
+			prog.close()
+			s.ring.close()
+			s.final = &bodycam.Health{Sensor: Name, Backend: BackendTP, Failed: err.Error()}
+		})
 		return err
 	}
 	return nil
@@ -274,26 +276,29 @@ func (s *Sensor) halt() {
 	s.wg.Wait()
 }
 
-// Stop detaches, delivers what is left, and returns the final health.
+// Stop detaches, delivers what is left, and returns the final health. Asked again it answers the same.
 func (s *Sensor) Stop() (bodycam.Health, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.started {
+	started := s.started
+	s.mu.Unlock()
+	if !started {
 		return bodycam.Health{}, errors.New("the bpf sensor was not started")
 	}
-	if s.done {
-		return s.final, s.failed()
-	}
-	s.done = true
-	err := s.prog.detach()
-	if err != nil {
-		s.fail(err)
-	}
-	s.halt()
-	s.final = s.account()
-	s.ring.close()
-	s.prog.close()
-	return s.final, s.failed()
+	s.end.Do(func() {
+		if err := s.prog.detach(); err != nil {
+			s.fail(err)
+		}
+		s.halt()
+		h := s.account()
+		s.mu.Lock()
+		s.final = &h
+		s.mu.Unlock()
+		s.ring.close()
+		s.prog.close()
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return *s.final, s.failed()
 }
 
 // account makes the final health: the kernel's count of what was seen and lost against what was delivered.
@@ -336,12 +341,13 @@ var sourceNames = [sensorSourceSRC_NUM]string{
 // Health tells how the sensor fares. While it runs, Seen is what has been accounted for so far.
 func (s *Sensor) Health() bodycam.Health {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.done {
-		return s.final
-	}
+	started, final := s.started, s.final
+	s.mu.Unlock()
 	h := bodycam.Health{Sensor: Name, Backend: BackendTP}
-	if !s.started {
+	switch {
+	case final != nil:
+		return *final
+	case !started:
 		return h
 	}
 	h.Total = *s.running.Load()
