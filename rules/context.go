@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -89,13 +90,44 @@ func (p *Process) make() {
 	}
 	p.made = true
 	if len(p.Argv) > 1 {
-		p.args = strings.Join(p.Argv[1:], " ")
+		p.args = joinArgs(p.Argv[1:])
 	}
 	p.cmdline, p.exeline = p.Name, p.argv0()
 	if p.args != "" {
 		p.cmdline += " " + p.args
 		p.exeline += " " + p.args
 	}
+}
+
+// maxArgs bounds the arguments that conditions look at as one text: a command line can have megabytes, and regular
+// expressions would read them all. Of a longer one the beginning and the end are kept.
+const maxArgs = 64 << 10
+
+func joinArgs(argv []string) string {
+	n := len(argv) - 1
+	for _, a := range argv {
+		n += len(a)
+	}
+	if n <= maxArgs {
+		return strings.Join(argv, " ")
+	}
+	head := make([]byte, 0, maxArgs)
+	for _, a := range argv {
+		if len(head) >= maxArgs/2 {
+			break
+		}
+		head = append(head, a[:min(len(a), maxArgs/2-len(head))]...)
+		head = append(head, ' ')
+	}
+	var tail []string
+	for left := maxArgs / 2; left > 0 && len(argv) > 0; argv = argv[:len(argv)-1] {
+		a := argv[len(argv)-1]
+		a = a[max(len(a)-left, 0):]
+		tail = append(tail, a)
+		left -= len(a) + 1
+	}
+	slices.Reverse(tail)
+	return string(head) + "… " + strings.Join(tail, " ")
 }
 
 func (p *Process) argv0() string {

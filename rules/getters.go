@@ -268,7 +268,17 @@ var intGetters = map[string]intGetter{
 }
 
 var listGetters = map[string]listGetter{
-	"proc.argv":   func(m *machine, i int) (string, bool) { return element(m.proc.Argv, i) },
+	"proc.argv": func(m *machine, i int) (string, bool) { return element(m.proc.Argv, i) },
+	"proc.tree_commands": func(m *machine, i int) (string, bool) {
+		p := m.ancestor(i)
+		if p == nil {
+			return "", false
+		}
+		if p.Written || p.ScriptWritten {
+			return "", true
+		}
+		return p.Cmdline(), true
+	},
 	"proc.tree":   func(m *machine, i int) (string, bool) { return procExe(m.ancestor(i)) },
 	"body.names":  func(m *machine, i int) (string, bool) { return element(m.object(), i) },
 	"body.access": func(m *machine, i int) (string, bool) { return bit(accessNames, uint64(m.ev.Access), i) },

@@ -557,6 +557,38 @@ func TestNamesOfFiles(t *testing.T) {
 	}
 }
 
+func TestScripts(t *testing.T) {
+	for _, tc := range []struct {
+		argv []string
+		want string
+	}{
+		{[]string{"python3", "a.py", "b.py"}, "/w/a.py"},
+		{[]string{"python3", "-W", "/usr/bin/pip", "evil.py"}, "/w/evil.py"},
+		{[]string{"python3", "-B", "-u", "/x/a.py"}, "/x/a.py"},
+		{[]string{"python3", "-c", "x", "a.py"}, ""},
+		{[]string{"python3", "-m", "pip"}, ""},
+		{[]string{"python3"}, ""},
+	} {
+		p := &Process{Exe: "/usr/bin/python3.11", Argv: tc.argv, CWD: "/w"}
+		if got := p.script(); got != tc.want {
+			t.Errorf("%q: %q, want %q", tc.argv, got, tc.want)
+		}
+	}
+}
+
+func TestLongArguments(t *testing.T) {
+	p := &Process{Name: "x", Argv: append([]string{"x", "first"}, slices.Repeat([]string{strings.Repeat("a", 1000)}, 2000)...)}
+	p.Argv = append(p.Argv, "last")
+	c := p.Cmdline()
+	if len(c) > maxArgs+100 || !strings.HasPrefix(c, "x first aaa") || !strings.HasSuffix(c, "aaa last") {
+		t.Errorf("%d bytes: %.20q … %q", len(c), c, c[len(c)-10:])
+	}
+	p = &Process{Name: "x", Argv: []string{"x", strings.Repeat("b", 1<<20)}}
+	if c := p.Cmdline(); len(c) > maxArgs+100 || len(c) < maxArgs-100 {
+		t.Errorf("%d bytes of one argument", len(c))
+	}
+}
+
 func TestWrittenPaths(t *testing.T) {
 	tb := family()
 	do := func(typ bodycam.Type, p, p2 string) {

@@ -241,6 +241,10 @@ func (t *Table) exec(e *bodycam.Event, p *Process) {
 var interpreters = map[string]bool{"sh": true, "bash": true, "dash": true, "zsh": true, "ash": true, "ksh": true,
 	"python": true, "perl": true, "ruby": true, "node": true, "nodejs": true, "php": true, "lua": true, "deno": true, "bun": true, "busybox": true}
 
+// valueOptions of interpreters take the next argument, which is no script then.
+var valueOptions = map[string]bool{"-W": true, "-X": true, "-Q": true, "--check-hash-based-pycs": true, "-r": true, "--require": true, "--import": true, "--loader": true,
+	"--experimental-loader": true, "-I": true, "-C": true, "--conditions": true, "-E": true, "-K": true, "-F": true, "-o": true, "+o": true, "-O": true, "+O": true, "--rcfile": true, "--init-file": true}
+
 // script is the file that an interpreter runs: that of "#!", or its first argument that is no option.
 func (p *Process) script() string {
 	if p.Script != "" {
@@ -250,7 +254,16 @@ func (p *Process) script() string {
 	if !interpreters[name] {
 		return ""
 	}
+	skip := false
 	for _, a := range p.Argv[min(1, len(p.Argv)):] {
+		if skip {
+			skip = false
+			continue
+		}
+		if valueOptions[a] {
+			skip = true
+			continue
+		}
 		if a == "-c" || a == "-e" || a == "-m" || a == "-" || a == "-p" {
 			return ""
 		}

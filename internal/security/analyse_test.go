@@ -394,3 +394,23 @@ func FuzzBackdoors(f *testing.F) {
 		}
 	})
 }
+
+// Everything in an event is hostile bytes: no rule may fail over them, and no finding may carry them raw.
+func FuzzEvents(f *testing.F) {
+	f.Add(uint8(4), "/root/.ssh/id_rsa", "\x1b[2J", "evil.example", "sh -c \x00")
+	f.Add(uint8(2), "/tmp/\xff", "../..", "", "rm -rf /")
+	f.Add(uint8(26), "", "", "\x1b]0;x.\xff.example.", "")
+	f.Fuzz(func(t *testing.T, typ uint8, p, given, host, args string) {
+		s := newScene(t, Options{Policy: testPolicy(), Rules: testSet()})
+		argv := strings.Split(args, " ")
+		for _, ty := range []bodycam.Type{bodycam.Type(typ % uint8(len(bodycam.Types()))), bodycam.TypeExec, bodycam.TypeOpen, bodycam.TypeConnect} {
+			s.do(bodycam.Event{Type: ty, Proc: id(11), Path: p, PathGiven: given, Path2: given, Path2Given: p, Exe: p, Argv: argv, Host: host, Child: id(10), Signal: 9, Access: bodycam.Read | bodycam.Write,
+				Remote: addr(evil), Dev: 1, Ino: 5, Flags: 0o6755, UnixAddr: given, Detail: args})
+		}
+		for _, x := range s.a.Findings() {
+			if strings.ContainsAny(x.Title, "\x1b\x00\n") {
+				t.Fatalf("raw bytes in %q", x.Title)
+			}
+		}
+	})
+}

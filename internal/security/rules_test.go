@@ -41,6 +41,12 @@ var alerts = []sceneCase{
 		s.write(11, "/tmp/passwd")
 		s.read(s.run("/tmp/passwd", "passwd"), "/etc/shadow")
 	}},
+	{"Credential read", "by a script called passwd", func(s *scene) {
+		s.next++
+		s.do(bodycam.Event{Type: bodycam.TypeFork, Proc: id(11), Child: id(s.next)})
+		s.do(bodycam.Event{Type: bodycam.TypeExec, Proc: id(s.next), Exe: "/usr/bin/dash", PathGiven: "/workspace/passwd", Script: "/workspace/passwd", Argv: []string{"/bin/sh", "/workspace/passwd"}})
+		s.read(s.next, "/etc/shadow")
+	}},
 	{"Credential refused", "as a user", func(s *scene) { s.refused(s.run(cat, "cat", "/etc/shadow"), "/etc/shadow", 13) }},
 	{"Decoy credential read", "plainly", func(s *scene) { s.read(s.run("/usr/bin/head", "head", "-1"), "/root/.aws/credentials") }},
 	{"Credential moved or linked", "hard link", func(s *scene) { s.link(11, "/root/.ssh/id_rsa", "/tmp/notes.txt") }},
@@ -118,6 +124,11 @@ var alerts = []sceneCase{
 		p := s.run(python, "python3", "x.py")
 		s.connect(p, "", "203.0.113.7:4444")
 		s.exec(p, "/usr/bin/dash", "/bin/sh", "-i")
+	}},
+	{"Gain of privilege", "below a program that the run named after an allowed one", func(s *scene) {
+		s.write(11, "/workspace/deploy-tool")
+		p := s.run("/workspace/deploy-tool", "deploy-tool", "x")
+		s.spawn(80, p, "/usr/bin/sudo", "sudo", "id")
 	}},
 	{"Gain of privilege", "sudo", func(s *scene) { s.run("/usr/bin/sudo", "sudo", "-n", "id") }},
 	{"Set-user-id program made", "chmod", func(s *scene) {
@@ -352,6 +363,10 @@ var innocent = []sceneCase{
 		p := s.run(python, "python3", "x.py")
 		s.connect(p, "pypi.org", evil)
 		s.spawn(80, p, "/usr/bin/dash", "sh", "-c", "ls")
+	}},
+	{"Gain of privilege", "below an allowed command", func(s *scene) {
+		p := s.run("/usr/local/bin/deploy-tool", "deploy-tool", "x")
+		s.spawn(80, p, "/usr/bin/sudo", "sudo", "id")
 	}},
 	{"Gain of privilege", "not sudo itself", func(s *scene) { s.run("/usr/bin/apt-get", "apt-get", "install", "sudo") }},
 	{"Set-user-id program made", "made executable", func(s *scene) {
