@@ -485,6 +485,7 @@ func (d *definitions) sequence(n *node, about string) *sequenceDef {
 type thresholdDef struct {
 	at     mark
 	sum    text // field whose values are added up; empty: calls are counted
+	unique text // field of which different values are counted
 	over   int64
 	by     string
 	within time.Duration
@@ -495,10 +496,15 @@ func (d *definitions) threshold(n *node, about string) *thresholdDef {
 		d.fail(n, about, "a threshold wants over, within and by")
 		return nil
 	}
-	d.unknownKeys(n, about, []string{"sum", "over", "within", "by"})
+	d.unknownKeys(n, about, []string{"sum", "distinct", "over", "within", "by"})
 	t := &thresholdDef{at: d.mark(n), by: byTree}
 	if v := d.scalar(n, about, "sum"); v != nil {
 		t.sum = d.text(v)
+	}
+	if v := d.scalar(n, about, "distinct"); v != nil {
+		if t.unique = d.text(v); t.sum.s != "" {
+			d.fail(v, about, "a threshold has sum or distinct, not both")
+		}
 	}
 	if v := d.scalar(n, about, "by"); v != nil {
 		t.by = v.s

@@ -63,7 +63,7 @@
 // # Thresholds
 //
 //	threshold:
-//	  over: 100                  # calls; or, with "sum: body.bytes_written", bytes
+//	  over: 100                  # calls; with "sum: body.bytes_written" bytes; with "distinct: host.name" names
 //	  within: 30s
 //	  by: process_tree
 //

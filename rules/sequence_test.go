@@ -226,6 +226,18 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
+func TestThresholdOfDistinctValues(t *testing.T) {
+	s := tell(t, "- rule: t\n  desc: d\n  priority: ERROR\n  output: o\n  condition: evt.type=connect\n  threshold: {distinct: host.name, over: 2, within: 10s, by: run}\n")
+	for _, tc := range []struct {
+		host string
+		want bool
+	}{{"a", false}, {"a", false}, {"a", false}, {"b", false}, {"a", false}, {"c", true}, {"c", true}} {
+		if got := s.connect(2, tc.host) != nil; got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.host, got, tc.want)
+		}
+	}
+}
+
 func TestTreeSizeAndWriter(t *testing.T) {
 	s := tell(t, ruleOf("proc.tree_size >= 4 or proc.exe_writer = /usr/bin/ld"))
 	if s.do(bodycam.Event{Type: bodycam.TypeFork, Proc: id(21), Child: id(30)}) == nil {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"strings"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
@@ -13,7 +14,11 @@ type threshold struct {
 	within int64
 	over   int64
 	sum    intGetter // nil: calls are counted
+	unique strGetter // not nil: different values are counted
 }
+
+// maxDistinct bounds how many values are told apart; what comes after counts as new.
+const maxDistinct = 1 << 12
 
 func (l *loader) threshold(c *compiler, r *ruleDef) *threshold {
 	if r.sequence != nil {
@@ -21,21 +26,34 @@ func (l *loader) threshold(c *compiler, r *ruleDef) *threshold {
 		return nil
 	}
 	t := &threshold{by: r.threshold.by, within: int64(r.threshold.within / time.Nanosecond), over: r.threshold.over}
-	if r.threshold.sum.s == "" {
-		return t
+	if g := l.thresholdField(c, r, r.threshold.sum); g != nil {
+		if t.sum = g.int; t.sum == nil {
+			l.report(r.threshold.sum.mark(0), r.name, "sum wants a number, and "+g.name+" is none", "")
+		}
 	}
-	c.txt = r.threshold.sum
-	field, e := parseTerm(r.threshold.sum.s)
-	if e != nil {
-		l.report(c.txt.mark(e.off), r.name, e.msg, e.hint)
+	if g := l.thresholdField(c, r, r.threshold.unique); g != nil {
+		if t.unique = g.str; t.unique == nil {
+			l.report(r.threshold.unique.mark(0), r.name, "distinct wants a single text, and "+g.name+" is none", "")
+		}
+	}
+	return t
+}
+
+func (l *loader) thresholdField(c *compiler, r *ruleDef, t text) *getter {
+	if t.s == "" {
 		return nil
 	}
-	g, ok := c.term(field, true)
-	if ok && g.int == nil {
-		l.report(c.txt.mark(0), r.name, "sum wants a number, and "+g.name+" is none", "")
+	c.txt = t
+	field, e := parseTerm(t.s)
+	if e != nil {
+		l.report(t.mark(e.off), r.name, e.msg, e.hint)
+		return nil
 	}
-	t.sum = g.int
-	return t
+	g, ok := c.term(field, false)
+	if !ok {
+		return nil
+	}
+	return &g
 }
 
 // tally counts for one tree, process or run.
@@ -45,6 +63,7 @@ type tally struct {
 	first    uint64 // event that began the count
 	calls    uint64
 	over     bool
+	seen     map[string]struct{} // different values of the current window
 }
 
 type counter struct {
@@ -57,6 +76,9 @@ type counter struct {
 func (c *counter) count(m *machine) (calls, first uint64) {
 	e := m.ev
 	n := int64(e.N())
+	if c.limit.unique != nil {
+		n = 1
+	}
 	if c.limit.sum != nil {
 		v, ok := c.limit.sum(m)
 		if !ok || v <= 0 {
@@ -80,6 +102,9 @@ func (c *counter) count(m *machine) (calls, first uint64) {
 	case passed >= c.limit.within:
 		*t = tally{start: t.start + c.limit.within, old: t.now, first: t.first, calls: t.calls, over: t.over}
 	}
+	if c.limit.unique != nil && !t.isNew(c.limit.unique, m) {
+		n = 0
+	}
 	t.now = add(t.now, n)
 	t.calls += e.N()
 	fade := float64(c.limit.within-min(max(e.Time-t.start, 0), c.limit.within)) / float64(c.limit.within)
@@ -92,6 +117,21 @@ func (c *counter) count(m *machine) (calls, first uint64) {
 	}
 	t.over = true
 	return t.calls, t.first
+}
+
+// isNew tells whether the event's value hasn't been seen in this window.
+func (t *tally) isNew(get strGetter, m *machine) bool {
+	v, ok := get(m)
+	if _, seen := t.seen[v]; seen || !ok {
+		return false
+	}
+	if t.seen == nil {
+		t.seen = map[string]struct{}{}
+	}
+	if len(t.seen) < maxDistinct {
+		t.seen[strings.Clone(v)] = struct{}{}
+	}
+	return true
 }
 
 // add is a+b, held at the largest number instead of wrapping.

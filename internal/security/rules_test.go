@@ -395,6 +395,11 @@ var innocent = []sceneCase{
 	{"Data in names", "a long trusted one", func(s *scene) {
 		s.dns(11, "very-long-but-harmless-name-of-a-host-inside-the-trusted-domain.a.trusted.example")
 	}},
+	{"Many names asked for", "one of the task, many times", func(s *scene) {
+		for range 60 {
+			s.dns(11, "api.lookup.example")
+		}
+	}},
 	{"Many names asked for", "trusted ones", func(s *scene) {
 		for i := range 60 {
 			s.dns(11, fmt.Sprintf("c%d.trusted.example", i))
@@ -503,6 +508,7 @@ var innocent = []sceneCase{
 	{"Recorder attacked", "a process that is known", func(s *scene) {
 		s.do(bodycam.Event{Type: bodycam.TypeSignal, Proc: id(11), Child: id(12), Signal: 15})
 	}},
+	{"Recorder attacked", "the agent program tries what there is", event(bodycam.Event{Type: bodycam.TypeBPF, Proc: id(10), Errno: 1})},
 	{"Recorder attacked", "node tries io_uring", event(bodycam.Event{Type: bodycam.TypeDenied, Proc: id(11), NR: 425, ABI: bodycam.ABIAMD64, Errno: 1})},
 	{"Recorder probed", "numbers of the machine", func(s *scene) { s.read(11, "/proc/cpuinfo"); s.read(11, "/sys/devices/system/cpu/online") }},
 	{"Call that hides", "ssh-agent", func(s *scene) {
