@@ -119,8 +119,8 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 // Stop kills what is still observed, waits for the last events, and returns the final health.
 func (s *Sensor) Stop() (bodycam.Health, error) {
 	s.kill()
-	//lint:ignore SA2001 an empty section is meant: a start that came first is counted now
 	s.mu.Lock()
+	//lint:ignore SA2001 an empty section is meant: a start that came first is counted now
 	s.mu.Unlock()
 	s.trees.Wait()
 	s.mu.Lock()
