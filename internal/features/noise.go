@@ -34,9 +34,11 @@ var ListedNoise = []NoiseList{
 		"/var/lib/dpkg", "/var/lib/apt", "**/.gitconfig", "**/.config/git/config", "**/.config/git/ignore", "**/.config/git/attributes", "**/.curlrc", "**/.wgetrc", "**/.inputrc", "**/.terminfo/**",
 		"**/pyvenv.cfg", "**/.config/pip/pip.conf", "**/.pip/pip.conf", "**/.python_history", "**/.node_repl_history", "**/.local/lib/python*/**"}},
 	{Name: "kernel", Paths: []string{"/proc", "/sys", "/dev"}},
-	{Name: "harness", Always: true, Paths: []string{"/opt/codex", "/opt/claude", "/opt/claude-code", "/opt/gemini", "/opt/gemini-cli", "/opt/node", "/opt/bodycam", "/etc/codex", "/etc/claude-code",
-		"/etc/gemini-cli", "/etc/opencode", "**/.bodycam/**"}},
+	{Name: "harness", Always: true, Paths: append([]string{"/etc/codex", "/etc/claude-code", "/etc/gemini-cli", "/etc/opencode", "**/.bodycam/**"}, harnessPrograms...)},
 }
+
+// harnessPrograms are where the recorder mounts the agent's program.
+var harnessPrograms = []string{"/opt/codex", "/opt/claude", "/opt/claude-code", "/opt/gemini", "/opt/gemini-cli", "/opt/node", "/opt/bodycam"}
 
 // writeNoise are places where a program writes without that saying anything.
 var writeNoise = []string{"/dev", "/proc/self", "/proc/*/oom_score_adj", "/proc/*/fd", "/var/tmp/#*", "/tmp/#*"}
@@ -57,6 +59,10 @@ func newNoise(p *Plan, endpoints []string) *noise {
 // the same for everybody. account tells that causes are known.
 func (n *noise) of(r *Resource, account bool) string {
 	switch r.Kind {
+	case bodycam.Command:
+		if under(r.Name, harnessPrograms) {
+			return "harness"
+		}
 	case bodycam.Host:
 		if slices.Contains(n.endpoints, r.Name) {
 			return "provided by the recorder"
@@ -81,8 +87,8 @@ func (n *noise) of(r *Resource, account bool) string {
 			return "without a place in the file system"
 		}
 	}
-	if r.Kind == bodycam.File && under(r.Name, n.state) && !under(r.Name, n.skills) && r.Uses.Rows+r.Vain.Rows == 0 {
-		return "state of the harness"
+	if r.Kind == bodycam.File && under(r.Name, n.state) && !under(r.Name, n.skills) && r.Named == 0 && (r.Changed() == 0 || r.Uses.Agent() == 0) {
+		return "state of the harness" // also where a row's shell reads the snapshot that its harness left for it
 	}
 	if account && r.Uses.Agent()+r.Vain.Agent() == 0 {
 		if r.Uses.Startup+r.Vain.Startup > 0 && r.Uses.Harness+r.Vain.Harness == 0 {

@@ -218,7 +218,7 @@ func (w *skillWatch) event(e *bodycam.Event, x *Extractor) useEvent {
 func (w *skillWatch) raise(ref fileRef, d Degree, how string, ev useEvent) {
 	f := &w.use[ref.skill].Files[ref.file]
 	if ev.origin == byHarness || ev.origin == byStartup {
-		f.ByHarness = true
+		f.ByHarness = f.ByHarness || d != InListing || strings.HasPrefix(how, "opened")
 		return
 	}
 	if d.rank() <= f.Degree.rank() {
