@@ -31,7 +31,9 @@ const (
 type opener struct {
 	lr      *ledger.Reader
 	batches *store.Batches
-	head    []byte // scratch
+	procs   bodycam.Processes    // fills in what a sensor says once: a process's program, arguments and directory
+	life    func(*bodycam.Event) // hears of events that change that; may be nil
+	head    []byte               // scratch
 	body    []byte
 }
 
@@ -86,12 +88,25 @@ func (o *opener) events(rec *ledger.ReadRecord, f func(int, *Doc) error) (access
 		if err := bodycam.DecodeEvent(b, &e); err != nil {
 			return a, fmt.Errorf("record %d, event %d: %w", rec.Seq, i, err)
 		}
+		if o.life != nil && changesProcess(&e) {
+			o.life(&e)
+		}
+		o.procs.Observe(&e)
 		o.body = e.AppendJSON(o.body[:0])
 		if err := f(i, &Doc{Record: o.record(rec, i), Body: o.body}); err != nil {
 			return a, err
 		}
 	}
 	return a, nil
+}
+
+// changesProcess tells whether an event changes what is known of a process.
+func changesProcess(e *bodycam.Event) bool {
+	switch e.Type {
+	case bodycam.TypeExec, bodycam.TypeFork, bodycam.TypeChdir:
+		return !e.Failed()
+	}
+	return false
 }
 
 // payload is a record's payload as JSON.

@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
 	_ "modernc.org/sqlite" // the driver
@@ -24,11 +26,12 @@ import (
 //	term(id, path, value)                                             strings and words that occur
 //	posting(term, seq)                                                in which records
 //	zone(path, seq, low, high)                                        numbers of a record, from and to
+//	life(seq, events)                                                 events of a batch that change what processes are
 
 // IndexFile is the index's name in a run directory.
 const IndexFile = "index.db"
 
-const indexVersion = "2"
+const indexVersion = "3"
 
 // longTerm bounds the strings that are indexed, in bytes; of longer ones the beginning is.
 const longTerm = 200
@@ -44,6 +47,7 @@ CREATE INDEX record_type ON record(type, kind);
 CREATE TABLE term(id INTEGER PRIMARY KEY, path TEXT NOT NULL, value TEXT NOT NULL, UNIQUE(path, value));
 CREATE TABLE posting(term INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(term, seq)) WITHOUT ROWID;
 CREATE TABLE zone(path TEXT NOT NULL, seq INTEGER NOT NULL, low REAL NOT NULL, high REAL NOT NULL, PRIMARY KEY(path, seq)) WITHOUT ROWID;
+CREATE TABLE life(seq INTEGER PRIMARY KEY, events BLOB NOT NULL);
 `
 
 // index is an open index.
@@ -164,12 +168,13 @@ type builder struct {
 	lr   *ledger.Reader
 	open *opener
 
-	record, term, find, posting, zone *sql.Stmt
-	ids                               map[string]int64 // of terms, the latest
-	next                              int64
-	terms                             map[string]struct{} // of the record
-	zones                             map[string]*[2]float64
-	path                              []byte
+	record, term, find, posting, zone, life *sql.Stmt
+
+	ids   map[string]int64 // of terms, the latest
+	next  int64
+	terms map[string]struct{} // of the record
+	zones map[string]*[2]float64
+	born  []byte // encoded events of the record that change what processes are
 }
 
 // keptIDs bounds the terms whose ids are kept in memory.
@@ -183,12 +188,18 @@ func newBuilder(ctx context.Context, tx *sql.Tx, lr *ledger.Reader) (*builder, e
 		&b.find:    "SELECT id FROM term WHERE path = ? AND value = ?",
 		&b.posting: "INSERT INTO posting VALUES(?,?)",
 		&b.zone:    "INSERT INTO zone VALUES(?,?,?,?)",
+		&b.life:    "INSERT INTO life VALUES(?,?)",
 	} {
 		s, err := tx.PrepareContext(ctx, text)
 		if err != nil {
 			return nil, err
 		}
 		*stmt = s
+	}
+	var buf []byte
+	b.open.life = func(e *bodycam.Event) {
+		buf = e.AppendBinary(buf[:0])
+		b.born = append(binary.AppendUvarint(b.born, uint64(len(buf))), buf...)
 	}
 	return b, nil
 }
@@ -213,7 +224,7 @@ func (b *builder) all() error {
 }
 
 func (b *builder) add(rec *ledger.ReadRecord, first uint64) error {
-	b.terms, b.zones = map[string]struct{}{}, map[string]*[2]float64{}
+	b.terms, b.zones, b.born = map[string]struct{}{}, map[string]*[2]float64{}, b.born[:0]
 	acc, err := b.open.each(rec, true, func(_ int, d *Doc) error {
 		b.walk("", d.Body)
 		return nil
@@ -228,6 +239,11 @@ func (b *builder) add(rec *ledger.ReadRecord, first uint64) error {
 	if _, err := b.record.ExecContext(b.ctx, int64(rec.Seq), int64(rec.Epoch), store.TypeName(rec.Type), rec.Kind, rec.Wall,
 		int64(rec.Group), int64(rec.Count), int64(first), int(acc), dense); err != nil {
 		return err
+	}
+	if len(b.born) > 0 {
+		if _, err := b.life.ExecContext(b.ctx, int64(rec.Seq), b.born); err != nil {
+			return err
+		}
 	}
 	if !dense {
 		for t := range b.terms {
@@ -328,4 +344,29 @@ func termText(v *value) string {
 		return v.str[:longTerm] + "…"
 	}
 	return v.str
+}
+
+// lives reads the events of a batch that change what processes are, for a record that isn't looked at itself.
+func (x *index) lives(ctx context.Context, seq uint64, f func(*bodycam.Event)) error {
+	var b []byte
+	err := x.db.QueryRowContext(ctx, "SELECT events FROM life WHERE seq = ?", int64(seq)).Scan(&b)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("asking the index: %w", err)
+	}
+	for len(b) > 0 {
+		n, k := binary.Uvarint(b)
+		if k <= 0 || n > uint64(len(b)-k) {
+			return fmt.Errorf("the index is damaged at record %d: remove %s", seq, IndexFile)
+		}
+		var e bodycam.Event
+		if err := bodycam.DecodeEvent(b[k:k+int(n)], &e); err != nil {
+			return fmt.Errorf("the index is damaged at record %d: remove %s: %w", seq, IndexFile, err)
+		}
+		f(&e)
+		b = b[k+int(n):]
+	}
+	return nil
 }

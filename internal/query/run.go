@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
 )
@@ -59,7 +61,11 @@ func Run(ctx context.Context, r *store.Run, lr *ledger.Reader, x *Expr, o Option
 			return nil, err
 		}
 	}
-	if err := q.run(ctx); err != nil {
+	err := q.run(ctx)
+	if q.index != nil {
+		err = errors.Join(err, q.index.close())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("looking through the ledger of %s: %w", r.Dir, err)
 	}
 	return &q.res, nil
@@ -75,20 +81,26 @@ type runner struct {
 	open   *opener
 	body   bool
 	only   candidates
+	index  *index            // where only was asked for
 	access map[uint64]access // of records that aren't looked at, where they aren't open
 	res    Result
 	first  uint64 // number of the next batch's first event
 }
 
-func (q *runner) useIndex(ctx context.Context, r *store.Run) error {
+func (q *runner) useIndex(ctx context.Context, r *store.Run) (err error) {
 	x, err := openIndex(ctx, r, q.lr)
 	if err != nil {
 		return err
 	}
-	defer x.close()
+	defer func() {
+		if q.index == nil {
+			err = errors.Join(err, x.close())
+		}
+	}()
 	if q.only, err = x.plan(ctx, q.x.root); err != nil || q.only.all {
 		return err
 	}
+	q.index = x
 	rows, err := x.db.QueryContext(ctx, "SELECT seq, access FROM record WHERE access > 0")
 	if err != nil {
 		return fmt.Errorf("asking the index: %w", err)
@@ -127,6 +139,11 @@ func (q *runner) run(ctx context.Context) error {
 			q.first += rec.Count
 		}
 		if rec.Seq < q.o.From {
+			if q.body && rec.Type == store.RecordEvents { // what processes became before the range
+				if _, err := q.open.each(rec, true, func(int, *Doc) error { return nil }); err != nil {
+					return err
+				}
+			}
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -143,6 +160,11 @@ func (q *runner) run(ctx context.Context) error {
 			}
 			if next == len(q.only.seqs) || q.only.seqs[next] != rec.Seq {
 				q.count(q.access[rec.Seq])
+				if rec.Type == store.RecordEvents {
+					if err := q.index.lives(ctx, rec.Seq, func(e *bodycam.Event) { q.open.procs.Observe(e) }); err != nil {
+						return err
+					}
+				}
 				continue
 			}
 		}
