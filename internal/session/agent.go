@@ -27,7 +27,7 @@ func (s *run) agent(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.obs.mu.Lock()
-	s.obs.broken = func() { stop(fmt.Errorf("%w: recording failed", ErrEnvironment)) }
+	s.obs.broken = stop
 	s.obs.mu.Unlock()
 
 	cmd, err := s.agentCommand(ctx)
@@ -67,7 +67,7 @@ func (s *run) agent(ctx context.Context) error {
 	if herr := s.hook(context.WithoutCancel(ctx), "after_agent"); herr != nil {
 		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, herr.Error()) })
 	}
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, errStopped) {
 		return err
 	}
 	return nil

@@ -111,6 +111,7 @@ func verdict(t *kind.PlanTests, st sandbox.ExitStatus, dir string) (bodycam.Outc
 // settle ends what still lives in the agent's group, detaches the sensors and takes stock of what they say.
 func (s *run) settle(ctx context.Context) error {
 	var errs []error
+	s.stopping.Wait()
 	if err := s.box.Kill(ctx, sandbox.GroupAgent); err != nil {
 		errs = append(errs, fmt.Errorf("ending the agent's processes: %w", err))
 	}
@@ -130,6 +131,11 @@ func (s *run) settle(ctx context.Context) error {
 	s.obs.enter(bodycam.WindowNone)
 	health := s.obs.health
 	if s.proxy != nil {
+		note, err := s.exchanges.save()
+		errs = append(errs, err)
+		if note != "" {
+			s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, note) })
+		}
 		health = append(health, s.proxy.Health())
 	}
 	errs = append(errs, s.w.Flush(), s.rows())

@@ -23,7 +23,7 @@ type observer struct {
 	mu      sync.Mutex
 	windows []span // in order of time
 	err     error
-	broken  func() // called once, when the record can't go on
+	broken  func(error) // ends the agent: the record can't go on, or a watcher says so
 
 	started bool   // the agent's program runs
 	before  uint64 // events before that: the sandbox's own start of it
@@ -128,7 +128,7 @@ func (o *observer) failLocked(err error) {
 	}
 	o.err = err
 	if o.broken != nil {
-		go o.broken()
+		go o.broken(fmt.Errorf("%w: recording failed", ErrEnvironment))
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *run) provision(ctx context.Context) error {
 	if err := s.prepareHarness(ctx); err != nil {
 		return err
 	}
-	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.o.Event}
+	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.watch}
 	proxy, err := s.newProxy()
 	if err != nil {
 		return err
@@ -133,7 +133,9 @@ func (s *run) user(name string) sandbox.User {
 // nothing but its own loopback.
 func (s *run) newProxy() (*names.Proxy, error) {
 	n := s.plan.Network
+	s.exchanges = &exchanges{w: s.w}
 	o := names.Options{
+		Content: s.exchanges.content, Refuse: s.o.Refuse,
 		Allow: n.Allow, Intercept: n.TLS == "intercept", Emit: s.proxySink, Dropped: s.dropped, OriginalDst: sandbox.OriginalDst, Hosts: boxHosts(),
 	}
 	switch n.Mode {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,13 @@ type Options struct {
 	Progress func(Progress)
 	// Event is told of every event as it is written. It must be quick and must not keep the event. Nil: nobody listens.
 	Event func(*bodycam.Event)
+	// Watch is Event for a judge: a reason that it returns stops the run. Everything that was recorded is kept.
+	Watch func(*bodycam.Event) (stop string)
+	// Refuse is asked before the proxy passes on what an event says (a name to look up, a connection, a name in it); it
+	// returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
+	Refuse func(*bodycam.Event) string
+	// Decoys are planted before the agent starts.
+	Decoys []Decoy
 	// Analyse judges the finished record.
 	Analyse func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error)
 }
@@ -90,6 +98,9 @@ type run struct {
 	before         string                        // folder outside that holds the workspace as it was
 	manifestBefore map[string][]sandbox.FileInfo // of workspace and skills, before the agent
 	cross          *crossCheck                   // nil: one kernel sensor observes
+	exchanges      *exchanges                    // what passed through the proxy in the clear
+	stopped        atomic.Pointer[string]        // why a watcher stopped the run
+	stopping       sync.WaitGroup                // its processes are being frozen
 	account        *account                      // the agent's standard output
 	errs           *account                      // its standard error
 	agentPID       int
@@ -163,13 +174,16 @@ func (s *run) life(parent context.Context) error {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	if !interrupted && ctx.Err() == nil {
+	if !interrupted && ctx.Err() == nil && s.stopped.Load() == nil {
 		if err := s.phase(ctx, "verify", s.plan.Timeouts.Verify, s.verify); err != nil {
 			errs = append(errs, fmt.Errorf("verify: %w", err))
 		}
 	} else {
 		why := "the run was interrupted"
-		if !interrupted {
+		switch {
+		case s.stopped.Load() != nil:
+			why = "the run was stopped"
+		case !interrupted:
 			why = "the run's total time was used up"
 		}
 		s.update(func(r *bodycam.Run) {

@@ -55,6 +55,9 @@ func (s *run) validate(ctx context.Context) error {
 	if err := s.hook(ctx, "after_setup"); err != nil {
 		return err
 	}
+	if err := s.plant(ctx); err != nil {
+		return err
+	}
 	var err error
 	if s.manifestBefore, err = s.manifest(ctx, "before"); err != nil {
 		return err

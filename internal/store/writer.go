@@ -19,16 +19,20 @@ import (
 
 // The names inside a run directory.
 const (
-	InfoFile     = "run.json"
-	EventsFile   = "events.bin"
-	RowsFile     = "rows.jsonl"
-	LinksFile    = "links.json"
-	FindingsFile = "findings.json"
-	AgentDir     = "agent"
-	VerifierDir  = "verifier"
-	ArtifactsDir = "artifacts"
-	WorkspaceDir = "workspace" // before and after: files of the workspace that the run changed
-	reserveFile  = ".reserve"
+	InfoFile      = "run.json"
+	EventsFile    = "events.bin"
+	RowsFile      = "rows.jsonl"
+	LinksFile     = "links.json"
+	FindingsFile  = "findings.json"
+	AgentDir      = "agent"
+	VerifierDir   = "verifier"
+	ArtifactsDir  = "artifacts"
+	NetworkDir    = "network" // what passed through the proxy in the clear: bodies, and a list of them
+	ExchangesFile = "network/exchanges.jsonl"
+	DecoysFile    = "decoys.json"  // credentials without use that were planted
+	StoppedFile   = "stopped.json" // why a run was stopped, and its processes as they stood
+	WorkspaceDir  = "workspace"    // before and after: files of the workspace that the run changed
+	reserveFile   = ".reserve"
 )
 
 // reserveSize is kept free on disk while a run is written, so that run.json can still be completed when the disk

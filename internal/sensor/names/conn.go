@@ -131,6 +131,13 @@ func (p *Proxy) route(dst netip.AddrPort) route {
 	default:
 		allowed = allowed || allowsAddr(p.allow, dst, true)
 	}
+	source := bodycam.HostDNS
+	if name == "" {
+		source = bodycam.HostLiteral
+	}
+	if r.refused = p.refuses(&bodycam.Event{Type: bodycam.TypeConnect, Proto: bodycam.ProtoTCP, Remote: dst, Host: name, HostSource: source}); r.refused != "" {
+		return r
+	}
 	if !allowed {
 		r.standIn = p.o.Mode == Sink
 		if !r.standIn {
@@ -138,6 +145,14 @@ func (p *Proxy) route(dst netip.AddrPort) route {
 		}
 	}
 	return r
+}
+
+// refuses asks whoever set Refuse.
+func (p *Proxy) refuses(e *bodycam.Event) string {
+	if p.o.Refuse == nil {
+		return ""
+	}
+	return p.o.Refuse(e)
 }
 
 // dialOut reaches the connection's host from the host's side.
@@ -529,7 +544,17 @@ func (c *conn) emitNamed(s *source, e *bodycam.Event) {
 // screen holds a name from inside a connection against the allow list: a connection to a listed name must not
 // carry requests for another one that the same server, or a proxy, would answer. It returns why not, or "".
 func (c *conn) screen(host string, viaProxy bool, what string) string {
-	if c.p.o.Mode == Record || host == "" || !viaProxy && c.name == "" || c.p.static[c.name] {
+	if host == "" || c.p.static[c.name] {
+		return ""
+	}
+	e := bodycam.Event{Type: bodycam.TypeHTTP, Proto: bodycam.ProtoTCP, Remote: c.dst, HostSource: bodycam.HostHTTP}
+	if e.Host, _ = splitHostPort(host); !viaProxy && strings.HasPrefix(what, "TLS") {
+		e.Type, e.HostSource = bodycam.TypeTLS, bodycam.HostSNI
+	}
+	if why := c.p.refuses(&e); why != "" {
+		return why
+	}
+	if c.p.o.Mode == Record || !viaProxy && c.name == "" {
 		return ""
 	}
 	h, port := splitHostPort(host)

@@ -161,6 +161,9 @@ func (p *Proxy) resolveQuery(q *question, name string, query []byte) outcome {
 	if name == "use-application-dns.net" {
 		return outNotFound // the agreed sign for browsers not to bypass the network's DNS
 	}
+	if why := p.refuses(&bodycam.Event{Type: bodycam.TypeDNS, Proto: bodycam.ProtoUDP, Host: name, HostSource: bodycam.HostDNS}); why != "" {
+		return outcome{rcode: rcodeNXDomain, errno: unix.EACCES, words: "refused: " + why}
+	}
 	if p.o.Mode != Record && !allowsName(p.allow, name, 0) {
 		if p.o.Mode == Allow {
 			return outRefused

@@ -61,6 +61,10 @@ type Options struct {
 	// Content takes what was said in HTTP that passed through the proxy in the clear: TLS that was opened, HTTP
 	// forwards, and everything that reached the stand-in. It is called from many goroutines; may be nil.
 	Content func(*Content)
+	// Refuse is asked before a name is looked up (an event of type dns), a connection is passed on (connect) and a name
+	// that was found inside one is let through (tls, http). It returns why not, or "". It is called from many
+	// goroutines; may be nil. Forwards are not asked about: naming them is the permission.
+	Refuse func(*bodycam.Event) string
 	// MaxBody bounds the bytes of each body that Content gets, 1 MiB if 0. Digests are of the whole.
 	MaxBody int
 

@@ -1,0 +1,114 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// errStopped ends an agent that did what a rule forbids.
+var errStopped = errors.New("the run was stopped")
+
+// watch asks the caller about an event, and ends the run where it says so: at once the agent's processes stand
+// still, then what they are is written down, then they are killed. All phases that keep something still follow.
+func (s *run) watch(e *bodycam.Event) {
+	if s.o.Event != nil {
+		s.o.Event(e)
+	}
+	if s.o.Watch == nil {
+		return
+	}
+	reason := s.o.Watch(e)
+	if reason == "" || s.stopped.Load() != nil {
+		return
+	}
+	s.stopped.Store(&reason)
+	// The sensor that calls must go on reading while the group comes to a stop.
+	s.stopping.Go(func() { s.freeze(reason) })
+}
+
+func (s *run) freeze(reason string) {
+	ctx := context.Background()
+	var errs []error
+	if err := s.box.Freeze(ctx, sandbox.GroupAgent); err != nil {
+		errs = append(errs, fmt.Errorf("freezing the agent's processes: %w", err))
+	}
+	pids, err := s.box.Procs(sandbox.GroupAgent)
+	errs = append(errs, err)
+	frozen := make([]Frozen, 0, len(pids))
+	for _, pid := range pids {
+		frozen = append(frozen, look(pid))
+	}
+	errs = append(errs, s.w.JSON(store.StoppedFile, Stopped{Reason: reason, Processes: frozen}))
+	s.update(func(r *bodycam.Run) {
+		r.Notes = append(r.Notes, "stopped: "+reason)
+		if err := errors.Join(errs...); err != nil {
+			r.Notes = append(r.Notes, "stopping: "+err.Error())
+		}
+	})
+	s.obs.mu.Lock()
+	end := s.obs.broken
+	s.obs.mu.Unlock()
+	if end != nil {
+		end(errStopped) // the phase kills the group
+	}
+}
+
+// Stopped is what stopped.json says.
+type Stopped struct {
+	Reason    string   `json:"reason"`
+	Processes []Frozen `json:"processes"`
+}
+
+// Frozen is a process as it stood when the run was stopped.
+type Frozen struct {
+	PID  int      `json:"pid"`
+	PPID int      `json:"ppid,omitempty"`
+	Exe  string   `json:"exe"`
+	Argv []string `json:"argv"`
+	CWD  string   `json:"cwd"`
+	FDs  []string `json:"fds,omitempty"`
+}
+
+const mostFDs = 256
+
+// look reads what /proc says of a process. What is gone stays empty.
+func look(pid int) Frozen {
+	dir := "/proc/" + strconv.Itoa(pid)
+	f := Frozen{PID: pid}
+	link := func(name string) string {
+		s, err := os.Readlink(dir + "/" + name)
+		if err != nil {
+			return ""
+		}
+		return bodycam.Escape(s)
+	}
+	f.Exe, f.CWD = link("exe"), link("cwd")
+	if b, err := os.ReadFile(dir + "/cmdline"); err == nil {
+		for _, a := range strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00") {
+			f.Argv = append(f.Argv, bodycam.Escape(a))
+		}
+	}
+	if b, err := os.ReadFile(dir + "/stat"); err == nil {
+		if i := strings.LastIndexByte(string(b), ')'); i >= 0 {
+			if fields := strings.Fields(string(b[i+1:])); len(fields) > 1 {
+				f.PPID, _ = strconv.Atoi(fields[1])
+			}
+		}
+	}
+	fds, err := os.ReadDir(dir + "/fd")
+	if err != nil {
+		return f
+	}
+	for _, d := range fds[:min(len(fds), mostFDs)] {
+		f.FDs = append(f.FDs, d.Name()+" "+link("fd/"+d.Name()))
+	}
+	return f
+}

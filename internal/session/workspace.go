@@ -1,0 +1,129 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// What of the workspace is kept so that a changed file can be looked into. Digests of everything are in the manifests.
+const (
+	keepFile  = 1 << 20  // bytes of one file
+	keepTotal = 64 << 20 // bytes of all
+	keepFiles = 5000
+)
+
+// snapshot copies the workspace as it is before the agent starts to a private folder outside: what it looks like
+// afterwards can't tell what was changed in it.
+func (s *run) snapshot(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "bodycam-before-")
+	if err != nil {
+		return fmt.Errorf("keeping the workspace as it was: %w", err)
+	}
+	s.undo = append(s.undo, func() error { return os.RemoveAll(dir) })
+	s.before = dir
+	for i, root := range s.plan.Judge.Workspace {
+		_, _, err := s.box.CopyOut(ctx, root, filepath.Join(dir, fmt.Sprint(i)), keepLimits())
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("keeping the workspace as it was: %w", err)
+		}
+	}
+	return nil
+}
+
+func keepLimits() sandbox.CopyLimits {
+	return sandbox.CopyLimits{FileBytes: keepFile, TotalBytes: keepTotal, Files: keepFiles}
+}
+
+// changes puts the files of the workspace that differ before and after into the run: workspace/before and
+// workspace/after, under their whole path inside.
+func (s *run) changes(ctx context.Context, before, after map[string][]sandbox.FileInfo) error {
+	for i, root := range s.plan.Judge.Workspace {
+		was := map[string]sandbox.FileInfo{}
+		for _, f := range before[root] {
+			was[f.Path] = f
+		}
+		changed := map[string]bool{}
+		for _, f := range after[root] {
+			if f.Type == sandbox.TypeFile && f.SHA256 != was[f.Path].SHA256 {
+				changed[f.Path] = true
+			}
+			delete(was, f.Path)
+		}
+		if len(changed) == 0 && len(was) == 0 {
+			continue
+		}
+		if err := s.keepAfter(ctx, root, changed); err != nil {
+			return err
+		}
+		for p := range was { // gone
+			changed[p] = true
+		}
+		if err := s.keepBefore(filepath.Join(s.before, fmt.Sprint(i)), root, changed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *run) keepAfter(ctx context.Context, root string, changed map[string]bool) error {
+	tmp, err := os.MkdirTemp(s.w.Dir(), ".collect-")
+	if err != nil {
+		return fmt.Errorf("keeping changed files: %w", err)
+	}
+	defer os.RemoveAll(tmp)
+	l := keepLimits()
+	l.Files = 1_000_000 // directories and unwanted files are walked too
+	l.Want = func(p string) bool { return changed[p] }
+	files, skipped, err := s.box.CopyOut(ctx, root, tmp, l)
+	if err != nil {
+		return fmt.Errorf("keeping changed files of %s: %w", root, err)
+	}
+	for _, f := range files {
+		if f.Type != sandbox.TypeFile || f.SHA256 == "" {
+			continue
+		}
+		from := f.Path
+		if from == "" {
+			from = path.Base(root)
+		}
+		if err := moveNew(filepath.Join(tmp, from), filepath.Join(s.w.Dir(), store.WorkspaceDir, "after", root, f.Path)); err != nil {
+			return fmt.Errorf("keeping %s: %w", path.Join(root, f.Path), err)
+		}
+	}
+	s.update(func(r *bodycam.Run) {
+		for _, k := range skipped {
+			r.Skipped = append(r.Skipped, bodycam.Skipped{Box: bodycam.Escape(path.Join(root, k.Path)), Why: k.Reason})
+		}
+	})
+	return nil
+}
+
+func (s *run) keepBefore(snapshot, root string, changed map[string]bool) error {
+	for p := range changed {
+		from := filepath.Join(snapshot, p)
+		if p == "" {
+			from = filepath.Join(snapshot, path.Base(root))
+		}
+		b, err := os.ReadFile(from)
+		if err != nil {
+			continue // it is new, or was over the limits: then "before" has no file, which readers are told of
+		}
+		to := filepath.Join(s.w.Dir(), store.WorkspaceDir, "before", root, p)
+		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+			return fmt.Errorf("keeping %s as it was: %w", path.Join(root, p), err)
+		}
+		if err := os.WriteFile(to, b, 0o600); err != nil {
+			return fmt.Errorf("keeping %s as it was: %w", path.Join(root, p), err)
+		}
+	}
+	return nil
+}
