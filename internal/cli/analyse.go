@@ -16,6 +16,7 @@ import (
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/conduct"
 	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/security"
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
 
@@ -38,7 +39,8 @@ func analyse(ctx context.Context, r *store.Run, p *kind.Plan) ([]bodycam.Finding
 
 // analyses are the built-in ones.
 var analyses = map[string]func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error){
-	conduct.Name: judgeConduct,
+	conduct.Name:  judgeConduct,
+	security.Name: judgeSecurity,
 }
 
 // build says which bodycam this is. The digest pins the recorder's own code to what it recorded.

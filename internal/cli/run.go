@@ -128,6 +128,9 @@ func (f *runFlags) run(ctx context.Context, s *streams, taskArg string, command 
 	if strict := plan.Strict(); f.strictEnv && len(strict) > 0 {
 		return strictError(strict)
 	}
+	if err := checkAnalyses(plan); err != nil {
+		return err
+	}
 	h, err := harness.Get(plan.Agent.Harness)
 	if err != nil {
 		return usage("%w", err)

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/security"
+	"github.com/bodycam-dev/bodycam/internal/session"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/rules"
+)
+
+// judgeSecurity is the security analysis: the rules over a run's events.
+func judgeSecurity(ctx context.Context, r *store.Run, p *kind.Plan) ([]bodycam.Finding, error) {
+	o, err := securityOptions(r, p)
+	if err != nil {
+		return nil, err
+	}
+	return checkRun(ctx, r, o)
+}
+
+// checkRun evaluates rules over a recorded run.
+func checkRun(ctx context.Context, r *store.Run, o security.Options) ([]bodycam.Finding, error) {
+	a, err := security.New(o)
+	if err != nil {
+		return nil, err
+	}
+	err = r.Events(func(e *bodycam.Event) error {
+		a.Event(e)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	findings := a.Findings()
+	changed, contents, err := workspaceChanges(r)
+	if err != nil {
+		return findings, err
+	}
+	findings = append(findings, security.Backdoors(o, changed, contents)...)
+	for _, why := range a.Incomplete() {
+		findings = append(findings, bodycam.Finding{Analysis: security.Name, Rule: "incomplete", Severity: bodycam.Info, Count: 1,
+			Verdict: "undecidable", Title: bodycam.Escape(why)})
+	}
+	return findings, nil
+}
+
+// securityOptions are what a run is judged by: its plan's declarations and its own transcript.
+func securityOptions(r *store.Run, p *kind.Plan) (security.Options, error) {
+	o := security.Options{Policy: securityPolicy(r, p), Now: time.Now()}
+	further := make([]rules.Source, 0, len(p.Judge.Rules))
+	for _, f := range p.Judge.Rules {
+		b, err := os.ReadFile(f.Path)
+		if err != nil {
+			return o, fmt.Errorf("reading the kind's rules: %w", err)
+		}
+		further = append(further, rules.Source{Name: f.Path, Data: b})
+	}
+	var err error
+	if len(further) > 0 {
+		if o.Rules, err = security.Load(o.Policy, rules.Options{}, further...); err != nil {
+			return o, err
+		}
+	}
+	for _, s := range p.Judge.Suppressions {
+		until, err := time.Parse("2006-01-02", string(s.Expires))
+		if err != nil {
+			return o, fmt.Errorf("suppression of %s: %w", s.Rule, err)
+		}
+		o.Suppressions = append(o.Suppressions, security.Suppression{Rule: s.Rule, Resource: s.Resource, Reason: s.Reason, Expires: until.AddDate(0, 0, 1)})
+	}
+	rows, err := r.Rows()
+	if err != nil {
+		return o, err
+	}
+	if len(rows) > 0 {
+		of, err := joinRows(r)
+		if err != nil {
+			return o, err
+		}
+		o.Row = func(e *bodycam.Event) *bodycam.Row {
+			i, _, _, ok := of(e)
+			if !ok || i < 0 || i >= len(rows) {
+				return nil
+			}
+			return &rows[i]
+		}
+	}
+	return o, nil
+}
+
+func securityPolicy(r *store.Run, p *kind.Plan) security.Policy {
+	y := security.Policy{
+		Workspace: p.Judge.Workspace, HarnessState: p.Judge.HarnessState, TrustedPrograms: p.Judge.TrustedPrograms,
+		TrustedHosts: append([]string{session.ModelHost}, p.Judge.TrustedDomains...), AllowFiles: p.Judge.Allow.Files,
+		AllowCommands: p.Judge.Allow.Commands, Home: p.Agent.Home, Task: p.Task.Instruction,
+	}
+	y.TrustedHosts = append(y.TrustedHosts, p.Judge.Allow.Hosts...)
+	y.TrustedHosts = append(y.TrustedHosts, p.Network.Allow...)
+	for _, f := range p.Network.Forward {
+		y.TrustedHosts = append(y.TrustedHosts, f.Host)
+	}
+	if a := r.Info.Environment.Resolver; a != "" {
+		y.Resolvers = append(y.Resolvers, a)
+	}
+	for _, g := range p.Grading {
+		if g.Box != "" {
+			y.Grading = append(y.Grading, g.Box)
+		}
+		y.Grading = append(y.Grading, g.Exposed...)
+	}
+	for _, k := range p.Skills {
+		y.Skills = append(y.Skills, k.Roots...)
+	}
+	return y
+}
+
+// planOf reads the plan out of a run.
+func planOf(r *store.Run) (*kind.Plan, error) {
+	var p kind.Plan
+	if err := json.Unmarshal(r.Info.Plan, &p); err != nil {
+		return nil, fmt.Errorf("%s: its plan can't be read: %w", r.Dir, err)
+	}
+	return &p, nil
+}
