@@ -203,6 +203,7 @@ type PlanJudge struct {
 	Allow           Allow             `json:"allow,omitzero"`
 	Rules           []FileDigest      `json:"rules,omitempty"`
 	Suppressions    []Suppression     `json:"suppressions,omitempty"`
+	Decoys          bool              `json:"decoys,omitempty"` // plant credentials without use
 	Obligations     []json.RawMessage `json:"obligations,omitempty"`
 }
 

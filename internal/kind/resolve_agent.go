@@ -283,6 +283,7 @@ func (r *resolver) judge() {
 		},
 		Suppressions: slices.Concat(k.Suppressions, t.Suppressions),
 		Obligations:  slices.Concat(k.Obligations, t.Obligations),
+		Decoys:       k.Decoys, // whoever is judged has no say
 	}
 	if len(j.Workspace) == 0 {
 		j.Workspace = []string{r.p.Workdir}
