@@ -114,3 +114,14 @@ func TestVerifierIsSmall(t *testing.T) {
 		}
 	}
 }
+
+// The binary also runs as an agent inside sandboxes, where its own start must not look like an attack.
+func TestNoPackageThatActsAtStart(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./cmd/bodycam").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(strings.Fields(string(out)), "github.com/cilium/ebpf/rlimit") {
+		t.Error("cilium/ebpf/rlimit is linked: its init calls bpf() in every process")
+	}
+}

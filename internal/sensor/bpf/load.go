@@ -49,11 +49,8 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 		}
 	}
 	spec.Maps[sensorMapRing].MaxEntries = uint32(opt.RingBytes)
-	// Kernels before 5.11 count maps against the limit of locked memory. cilium/ebpf's rlimit package would do this, but
-	// its init calls bpf() in every process of this binary, also in the agents that run inside a sandbox.
-	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil && !errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("raising the limit of locked memory: %w", err)
+	if err := raiseMemlock(); err != nil {
+		return nil, err
 	}
 	p := &programs{}
 	if err := spec.LoadAndAssign(&p.objs, nil); err != nil {
@@ -244,4 +241,15 @@ func (p *programs) counters() (counters, error) {
 		return c, fmt.Errorf("reading the kernel's counters: %w", err)
 	}
 	return c, nil
+}
+
+// raiseMemlock lifts the limit of locked memory, against which kernels before 5.11 count maps. cilium/ebpf's rlimit
+// package would do this, but its init calls bpf() in every process of this binary, also in the agents that run inside
+// a sandbox.
+func raiseMemlock() error {
+	unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil && !errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("raising the limit of locked memory: %w", err)
+	}
+	return nil
 }

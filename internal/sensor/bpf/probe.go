@@ -9,7 +9,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/cilium/ebpf/rlimit"
 )
 
 // Feature is something that the sensor needs, or could use, of the kernel.
@@ -27,7 +26,7 @@ func Probe() []Feature {
 	if !out[0].OK {
 		return out
 	}
-	_ = rlimit.RemoveMemlock() // not needed since 5.11; where it is, loading says so
+	_ = raiseMemlock() // where it was needed and failed, loading says so
 	spec, err := loadSensor()
 	if err != nil {
 		return append(out, probed("embedded BPF object", true, err))
