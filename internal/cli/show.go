@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -78,7 +79,15 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 		Account: account(r, rows, links), NotSeen: notSeen(r, f), Completed: r.Info.Complete.Complete && !f.Torn && !r.Cut(),
 		Unusual: []report.Unusual{},
 	}
+	slices.SortStableFunc(s.Findings, func(a, b bodycam.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	found := map[string]bool{}
+	for _, fi := range s.Findings {
+		found[bodycam.Unescape(fi.Resource)] = fi.Severity >= bodycam.Medium || found[bodycam.Unescape(fi.Resource)]
+	}
 	for _, n := range f.Notables(y) {
+		if n.Resource != nil && found[n.Resource.Name] {
+			continue // a finding says it already, and better
+		}
 		s.Unusual = append(s.Unusual, unusual(n))
 	}
 	for _, res := range f.Resources {

@@ -216,10 +216,7 @@ func (s *Summary) unusual(t *text, all bool) {
 			if f.Count > 1 {
 				t.f(" ×%d", f.Count)
 			}
-			if f.Row == nil && f.Analysis == "security" {
-				t.f("  (the agent said nothing of this)")
-			}
-			t.f("\n")
+			t.f("  %s\n", t.paint("2", cause(&f, s.Account.Transcript)))
 		}
 	}
 	if len(s.Unusual) == 0 {
@@ -244,6 +241,27 @@ func (s *Summary) unusual(t *text, all bool) {
 		}
 		t.f("\n")
 	}
+}
+
+// cause says what the agent said of a finding, and which rule found it.
+func cause(f *bodycam.Finding, transcript bool) string {
+	by := "[" + bodycam.Printable(f.Rule) + "]"
+	switch {
+	case f.Suppressed != "":
+		return by + " suppressed: " + bodycam.Printable(f.Suppressed)
+	case f.Row != nil && f.RowText != "":
+		const most = 60
+		text := f.RowText
+		if len(text) > most {
+			text = text[:most] + "…"
+		}
+		return fmt.Sprintf("%s by row %d: %s", by, *f.Row, bodycam.Printable(text))
+	case f.Row != nil:
+		return fmt.Sprintf("%s by row %d", by, *f.Row)
+	case f.Analysis == "security" && transcript:
+		return by + " the agent said nothing of this"
+	}
+	return by
 }
 
 func severity(t *text, s bodycam.Severity) string {
