@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/dcbor"
+	"github.com/bodycam-dev/bodycam/ledger/merkle"
 	"github.com/bodycam-dev/bodycam/ledger/posixstore"
 )
 
@@ -181,7 +183,41 @@ func benchJSON(b *testing.B, acts []action) {
 				lat = append(lat, time.Since(t))
 				i++
 			}
-			report(b, lat)
+			reportLatencies(b, lat)
+		})
+	}
+}
+
+// benchStages adds the parts of the construction one after another, in memory: the action in CBOR and its record, the
+// commitment and the chain, the tree.
+func benchStages(b *testing.B, acts []action) {
+	for stage, name := range []string{"schema", "chain", "merkle"} {
+		b.Run(name, func(b *testing.B) {
+			lat := make([]time.Duration, 0, 1<<20)
+			var buf, enc []byte
+			var tree merkle.Range
+			r := ledger.Record{Type: ledger.TypeUser, Form: ledger.FormInline | ledger.FormClear}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				t := time.Now()
+				a := &acts[i%len(acts)]
+				buf = a.appendCBOR(buf[:0])
+				r.Seq, r.Kind, r.Wall = uint64(i), a.Intent.Tool, t.UnixNano()
+				if stage > 0 {
+					r.Commitment = sha256.Sum256(buf)
+				}
+				enc = r.AppendCBOR(append(enc[:0], 0))
+				if stage > 0 {
+					r.Prev = sha256.Sum256(enc)
+				}
+				if stage > 1 {
+					tree.Append(r.Prev)
+				}
+				lat = append(lat, time.Since(t))
+				i++
+			}
+			reportLatencies(b, lat)
 		})
 	}
 }
@@ -189,6 +225,7 @@ func benchJSON(b *testing.B, acts []action) {
 func BenchmarkAppend(b *testing.B) {
 	acts := actions(1000)
 	benchJSON(b, acts)
+	benchStages(b, acts)
 	id := identity(b)
 	hybrid, err := age.GenerateHybridIdentity()
 	if err != nil {
@@ -229,14 +266,14 @@ func BenchmarkAppend(b *testing.B) {
 			if err := w.Close(); err != nil {
 				b.Fatal(err)
 			}
-			report(b, lat)
+			reportLatencies(b, lat)
 			b.ReportMetric(float64(payload)/float64(i), "payload-B")
 			b.ReportMetric(float64(dirSize(b, dir))/float64(i), "B/event")
 		})
 	}
 }
 
-func report(b *testing.B, lat []time.Duration) {
+func reportLatencies(b *testing.B, lat []time.Duration) {
 	slices.Sort(lat)
 	q := func(p float64) float64 { return float64(lat[int(p*float64(len(lat)-1))].Nanoseconds()) }
 	b.ReportMetric(q(.5), "p50-ns")

@@ -31,6 +31,37 @@ func fill(t *testing.T, w *ledger.Writer, n int) {
 	}
 }
 
+// refusal is a log that must not be opened.
+type refusal struct {
+	name  string
+	store *ledgertest.Store
+	opts  ledger.Options
+	want  error
+	text  string
+}
+
+func (c *refusal) check(t *testing.T) {
+	before := c.store.Clone()
+	w, err := ledger.Open(c.store, c.opts)
+	if err == nil {
+		w.Close()
+		t.Fatal("it was opened")
+	}
+	if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+		t.Fatalf("%v, want %v %q", err, c.want, c.text)
+	}
+	for _, name := range before.Names() {
+		if !bytes.Equal(before.Bytes(name), c.store.Bytes(name)) {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	l, err := c.store.Lock()
+	if err != nil {
+		t.Fatalf("the lock wasn't given back: %v", err)
+	}
+	l.Close()
+}
+
 // TestOpenRefuses: a log that isn't what was published of it is never continued.
 func TestOpenRefuses(t *testing.T) {
 	id := identity(t)
@@ -65,13 +96,7 @@ func TestOpenRefuses(t *testing.T) {
 	b := edited.Bytes("ledger/epochs")
 	b[30] ^= 1
 	edited.Set("ledger/epochs", b)
-	for _, c := range []struct {
-		name  string
-		store *ledgertest.Store
-		opts  ledger.Options
-		want  error
-		text  string
-	}{
+	for _, c := range []refusal{
 		{"snapshot, head seen elsewhere", snapshot, with(func(o *ledger.Options) { o.Seen = []checkpoint.Checkpoint{last} }), ledger.ErrRolledBack, ""},
 		{"head of a fork seen elsewhere", store.Clone(), with(func(o *ledger.Options) {
 			fork := last
@@ -86,27 +111,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"no signer", store.Clone(), with(func(o *ledger.Options) { o.Signers = nil }), nil, "at least one signer"},
 		{"no recipient", store.Clone(), with(func(o *ledger.Options) { o.Recipients = nil }), nil, "Options.Clear"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			before := c.store.Clone()
-			w, err := ledger.Open(c.store, c.opts)
-			if err == nil {
-				w.Close()
-				t.Fatal("it was opened")
-			}
-			if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
-				t.Fatalf("%v, want %v %q", err, c.want, c.text)
-			}
-			for _, name := range before.Names() {
-				if !bytes.Equal(before.Bytes(name), c.store.Bytes(name)) {
-					t.Errorf("%s was changed", name)
-				}
-			}
-			if l, err := c.store.Lock(); err != nil {
-				t.Errorf("the lock wasn't given back: %v", err)
-			} else {
-				l.Close()
-			}
-		})
+		t.Run(c.name, c.check)
 	}
 	if _, err := ledger.Create(store, opts); !errors.Is(err, ledger.ErrExists) {
 		t.Fatalf("making a log where there is one: %v", err)

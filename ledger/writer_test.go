@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"testing"
 
 	"filippo.io/age"
@@ -69,57 +70,55 @@ func TestWriteAndRead(t *testing.T) {
 	if err := w.Coverage("bpf", 10, 9, 1); err != nil {
 		t.Fatal(err)
 	}
-	check := func(sealed bool) {
-		t.Helper()
-		r, err := ledger.OpenReader(posixstore.New(dir), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Close()
-		n := 0
-		for rec, err := range r.Records(0) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if rec.Seq != uint64(n) {
-				t.Fatalf("record %d where %d should be", rec.Seq, n)
-			}
-			if rec.Kind == "test" {
-				p, err := r.Payload(rec)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !bytes.Equal(p, payload(n-1)) {
-					t.Fatalf("record %d: payload %q", n, p)
-				}
-			}
-			n++
-		}
-		want := 254
-		if sealed {
-			want++
-		}
-		if n != want {
-			t.Fatalf("%d records, want %d", n, want)
-		}
-		for name, p := range map[string][]byte{"body": big[:20000], "big": big} {
-			rec, err := r.Record(seqs[name])
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := r.Payload(rec)
-			if err != nil || !bytes.Equal(got, p) {
-				t.Fatalf("%s: %d bytes, %v", name, len(got), err)
-			}
-		}
-		got, err := r.Event(seqs["batch"], 2)
-		if err != nil || string(got) != "three" {
-			t.Fatalf("event: %q, %v", got, err)
-		}
-	}
-	check(false)
+	readBack(t, dir, id, seqs, big, 254)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	check(true)
+	readBack(t, dir, id, seqs, big, 255)
+}
+
+// readBack reads what TestWriteAndRead wrote.
+func readBack(t *testing.T, dir string, id age.Identity, seqs map[string]uint64, big []byte, want int) {
+	t.Helper()
+	r, err := ledger.OpenReader(os.DirFS(dir), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	n := 0
+	for rec, err := range r.Records(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rec.Seq != uint64(n) {
+			t.Fatalf("record %d where %d should be", rec.Seq, n)
+		}
+		if rec.Kind == "test" {
+			p, err := r.Payload(rec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(p, payload(n-1)) {
+				t.Fatalf("record %d: payload %q", n, p)
+			}
+		}
+		n++
+	}
+	if n != want {
+		t.Fatalf("%d records, want %d", n, want)
+	}
+	for name, p := range map[string][]byte{"body": big[:20000], "big": big} {
+		rec, err := r.Record(seqs[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Payload(rec)
+		if err != nil || !bytes.Equal(got, p) {
+			t.Fatalf("%s: %d bytes, %v", name, len(got), err)
+		}
+	}
+	got, err := r.Event(seqs["batch"], 2)
+	if err != nil || string(got) != "three" {
+		t.Fatalf("event: %q, %v", got, err)
+	}
 }
