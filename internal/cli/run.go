@@ -180,7 +180,7 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		Sealing:    &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName(), Only: f.sealed},
 		Identities: ring.Identities,
 		Plan:       plan, Harness: h, ID: id, Dir: filepath.Join(f.out, id), Model: m, Oracle: f.oracle,
-		Tool: build(), Analyse: analyse,
+		Tool: build(), Analyse: analyse, Decoys: plantDecoys(plan),
 	}
 	bar := newProgress(s, f.quiet || f.json && !s.progress, i, f.repeat)
 	o.Progress = bar.update

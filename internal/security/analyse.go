@@ -192,6 +192,25 @@ func (a *Analyser) Event(e *bodycam.Event) []Alert {
 var decoyRule = rules.Rule{Name: "Decoy value used", Class: "credentials", Priority: rules.Critical, Tags: []string{"credentials", "decoy", "exfiltration"},
 	Desc: "A decoy's unique value was seen where only something that read it can have put it."}
 
+// Used takes in that a decoy turned up in contents (a file, a network body) that an event is about. It must be called
+// right after that event was judged.
+func (a *Analyser) Used(e *bodycam.Event, hit Hit) Alert { return a.addDecoy(e, hit) }
+
+// UsedUnseen is Used where no event is known that the contents belong to.
+func (a *Analyser) UsedUnseen(hit Hit) {
+	r := &decoyRule
+	key := groupKey{r.Name, hit.Decoy, hit.Where}
+	if g := a.group(&key, r); g != nil {
+		g.Count++
+		return
+	}
+	f := bodycam.Finding{Analysis: Name, Rule: r.Name, Class: r.Class, Severity: r.Priority.Severity(), Tags: r.Tags, Count: 1,
+		Title:  clip(bodycam.Printable(fmt.Sprintf("the value of the decoy %s turned up in %s", hit.Decoy, hit.Where))),
+		Detail: r.Desc + " Found as: " + hit.As + ". No event shows which process put it there.", Resource: hit.Decoy}
+	a.opts.suppress(&f)
+	a.first(key, r, f)
+}
+
 func (a *Analyser) addDecoy(e *bodycam.Event, hit Hit) Alert {
 	r := &decoyRule
 	m := rules.Match{Rule: r, Event: e, Confidence: 1, Count: e.N()}
@@ -247,7 +266,7 @@ func (a *Analyser) first(key groupKey, r *rules.Rule, f bodycam.Finding) Alert {
 // again counts an alike call. Of ten thousand only the first costs the making of a finding.
 func (a *Analyser) again(g *bodycam.Finding, e *bodycam.Event, m rules.Match) Alert {
 	g.Count += max(m.Count, 1)
-	if len(g.Events) < maxEvents && g.Events[len(g.Events)-1] != e.Seq {
+	if len(g.Events) < maxEvents && (len(g.Events) == 0 || g.Events[len(g.Events)-1] != e.Seq) {
 		g.Events = append(g.Events, e.Seq)
 	}
 	g.Severity = max(g.Severity, severity(m.Rule, e))
@@ -415,9 +434,16 @@ func (a *Analyser) Findings() []bodycam.Finding {
 		if out[i].Severity != out[j].Severity {
 			return out[i].Severity > out[j].Severity
 		}
-		return out[i].Events[0] < out[j].Events[0]
+		return firstEvent(&out[i]) < firstEvent(&out[j])
 	})
 	return out
+}
+
+func firstEvent(f *bodycam.Finding) uint64 {
+	if len(f.Events) == 0 {
+		return 0
+	}
+	return f.Events[0]
 }
 
 // Incomplete says what the analyser had to give up, nil where nothing.
