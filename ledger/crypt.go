@@ -46,7 +46,7 @@ type epochKey struct {
 	hash  hash.Hash
 	inner []byte // state of SHA-256 after PRK ⊕ ipad
 	outer []byte // and after PRK ⊕ opad
-	info  [len(eventInfo) + 8 + 1]byte
+	info  [len(eventInfo) + 8 + 16 + 1]byte
 	sum   [sha256.Size]byte
 }
 
@@ -80,10 +80,12 @@ func (k *epochKey) padded(key []byte, pad byte) ([]byte, error) {
 	return k.hash.(encoding.BinaryMarshaler).MarshalBinary()
 }
 
-// event is HKDF-Expand(PRK, "bodycam-ledger/v1 event" ‖ seq, 32).
-func (k *epochKey) event(seq uint64, e *EventKey) error {
+// event is HKDF-Expand(PRK, "bodycam-ledger/v1 event" ‖ seq ‖ id, 32). The random id is what keeps two copies of one
+// process, continued from one snapshot of its memory, from encrypting two payloads under one key.
+func (k *epochKey) event(seq uint64, id *[16]byte, e *EventKey) error {
 	u := k.hash.(encoding.BinaryUnmarshaler)
 	binary.BigEndian.PutUint64(k.info[len(eventInfo):], seq)
+	copy(k.info[len(eventInfo)+8:], id[:])
 	k.info[len(k.info)-1] = 1
 	if err := u.UnmarshalBinary(k.inner); err != nil {
 		return fmt.Errorf("the epoch's key was wiped: %w", err)

@@ -39,12 +39,14 @@ func TestHKDF(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, seq := range []uint64{0, 1, 1 << 40} {
-		want, err := hkdf.Expand(sha256.New, prk, string(binary.BigEndian.AppendUint64([]byte(eventInfo), seq)), keySize)
+		id := [16]byte{5, byte(seq)}
+		info := append(binary.BigEndian.AppendUint64([]byte(eventInfo), seq), id[:]...)
+		want, err := hkdf.Expand(sha256.New, prk, string(info), keySize)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var e EventKey
-		if err := k.event(seq, &e); err != nil || !bytes.Equal(e[:], want) {
+		if err := k.event(seq, &id, &e); err != nil || !bytes.Equal(e[:], want) {
 			t.Fatalf("event %d: %x, %v, want %x", seq, e, err, want)
 		}
 		key, err := hkdf.Expand(sha256.New, e[:], cipherInfo, keySize)
@@ -65,7 +67,7 @@ func TestHKDF(t *testing.T) {
 	}
 	k.wipe()
 	var e EventKey
-	if err := k.event(1, &e); err == nil {
+	if err := k.event(1, new([16]byte), &e); err == nil {
 		t.Fatal("a wiped key derives keys")
 	}
 	for _, b := range [][]byte{k.inner, k.outer, k.sum[:]} {

@@ -125,6 +125,8 @@ func (w *Writer) Erase(ctx context.Context, note EraseNote, identities ...age.Id
 	if n := len(note.Epochs) + len(note.Events); n == 0 || n > maxErase || len(note.Reason) > 255 {
 		return fmt.Errorf("an erasure names 1 to %d epochs and records and a reason of at most 255 bytes", maxErase)
 	}
+	w.erasing.Lock()
+	defer w.erasing.Unlock()
 	if err := w.leaveOpenSegment(ctx); err != nil {
 		return fmt.Errorf("erasing: %w", err)
 	}
@@ -185,7 +187,9 @@ func (e *eraser) run(ctx context.Context) error {
 		return err
 	}
 	e.w.mu.Lock()
-	_, err = e.w.place(&Entry{Type: TypeErase, Payload: in.note}, nil)
+	if err = e.w.usable(); err == nil {
+		_, err = e.w.place(&Entry{Type: TypeErase, Payload: in.note}, nil)
+	}
 	e.w.mu.Unlock()
 	if err != nil {
 		return err
@@ -305,7 +309,7 @@ func (e *eraser) rewrap(en *entry, file []byte) ([]byte, error) {
 				return nil
 			}
 			var k EventKey
-			err := key.event(s.Seq, &k)
+			err := key.event(s.Seq, &s.ID, &k)
 			next.events[s.Seq] = k
 			return err
 		})

@@ -268,7 +268,7 @@ func (s *stranger) payload(hd *headerMap, r *recordMap, stored []byte) error {
 		if err != nil {
 			return err
 		}
-		event, err := hkdf.Expand(sha256.New, prk, string(binary.BigEndian.AppendUint64([]byte("bodycam-ledger/v1 event"), r.Seq)), 32)
+		event, err := hkdf.Expand(sha256.New, prk, string(append(binary.BigEndian.AppendUint64([]byte("bodycam-ledger/v1 event"), r.Seq), r.ID...)), 32)
 		if err != nil {
 			return err
 		}

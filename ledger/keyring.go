@@ -41,7 +41,7 @@ const maxKeysFile = 1 << 30
 var errNoWrap = fmt.Errorf("%w: no wrap of the epoch's secret is left", ErrErased)
 
 // event returns the key of one record's payload.
-func (k *keyring) event(segment, epoch, seq uint64) (EventKey, error) {
+func (k *keyring) event(segment, epoch uint64, rec *Record) (EventKey, error) {
 	var e EventKey
 	if len(k.identities) == 0 {
 		return e, ErrNoKey
@@ -57,13 +57,13 @@ func (k *keyring) event(segment, epoch, seq uint64) (EventKey, error) {
 	case o.err != nil:
 		return e, o.err
 	case o.events != nil:
-		e, ok := o.events[seq]
+		e, ok := o.events[rec.Seq]
 		if !ok {
 			return e, ErrErased
 		}
 		return e, nil
 	}
-	return e, o.key.event(seq, &e)
+	return e, o.key.event(rec.Seq, &rec.ID, &e)
 }
 
 func (k *keyring) keep(epoch uint64, o *openedEpoch) {

@@ -395,7 +395,7 @@ func (r *Reader) open(rec *ReadRecord) (*opened, error) {
 	}
 	o := &opened{}
 	if !rec.Form.Clear() {
-		if o.key, err = r.keys.event(rec.segment, rec.Epoch, rec.Seq); err != nil {
+		if o.key, err = r.keys.event(rec.segment, rec.Epoch, &rec.Record); err != nil {
 			return nil, err
 		}
 	}

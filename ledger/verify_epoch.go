@@ -101,7 +101,7 @@ func (w *epochWorker) open(e *entry, s *stored, pay []byte, r *epochResult, bad 
 	var o opened
 	var err error
 	if !s.Form.Clear() {
-		o.key, err = w.keys.event(e.segment, e.Epoch, s.Seq)
+		o.key, err = w.keys.event(e.segment, e.Epoch, &s.Record)
 	}
 	if err == nil {
 		err = o.decrypt(w.v.gen.Profile, s.Form, pay)

@@ -29,6 +29,8 @@ type Writer struct {
 	unlock io.Closer
 	inc    uint64
 
+	erasing sync.Mutex // held by Erase, before mu
+
 	mu       sync.Mutex
 	closed   bool
 	released bool
@@ -39,8 +41,7 @@ type Writer struct {
 	cur      cursor
 	epoch    openEpoch
 	coverage map[string]Coverage
-	random   []byte // unused random bytes
-	pending  work   // what the committer hasn't taken yet
+	pending  work // what the committer hasn't taken yet
 	spare    []*chunk
 	waiting  int    // bytes in pending and in the committer's hands
 	durable  uint64 // sequence number after the last durable record
@@ -195,7 +196,7 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	if w.opts.Clear || e.Type < TypeUser {
 		s.Form |= FormClear
 	}
-	w.randomID(s.ID[:])
+	rand.Read(s.ID[:]) // not from a stock: a snapshot of the process would hold it
 	s.Wall, s.Mono = w.opts.Now()
 
 	ch := w.roomFor(e, p)
@@ -268,7 +269,7 @@ func (w *Writer) placePayload(s *stored, e *Entry, p *prepared, ch *chunk, key *
 		if err := w.needKey(); err != nil {
 			return err
 		}
-		if err := w.epoch.key.event(w.cur.next, key); err != nil {
+		if err := w.epoch.key.event(w.cur.next, &s.ID, key); err != nil {
 			return err
 		}
 		tag = tagSize
@@ -287,20 +288,6 @@ func (w *Writer) placePayload(s *stored, e *Entry, p *prepared, ch *chunk, key *
 }
 
 var zeroTag [tagSize]byte
-
-// randomID fills id from a stock of random bytes, which costs less than to ask for each.
-func (w *Writer) randomID(id []byte) {
-	if len(w.random) < len(id) {
-		w.random = w.random[:cap(w.random)]
-		if len(w.random) == 0 {
-			w.random = make([]byte, 4096)
-		}
-		rand.Read(w.random)
-	}
-	n := len(w.random) - len(id)
-	copy(id, w.random[n:])
-	w.random = w.random[:n]
-}
 
 // needKey makes sure that the open epoch has a key, and that its wrap is on its way to the store before any record
 // that needs it.
