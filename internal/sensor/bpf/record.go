@@ -67,8 +67,7 @@ func (r record) body() (*sensorBody, [4][]byte, error) {
 	}
 	body := (*sensorBody)(unsafe.Pointer(&r.b[recSize]))
 	rest := r.b[recSize+bodySize:]
-	for i := range order(r.Kind) {
-		j := order(r.Kind)[i]
+	for _, j := range order(r.Kind) {
 		n := int(body.Len[j])
 		if n > len(rest) {
 			return nil, s, errShort
