@@ -83,6 +83,9 @@ type AgentRef struct {
 	Version string `json:"version,omitempty"`
 	Digest  string `json:"digest,omitempty"`
 	Model   string `json:"model,omitempty"`
+	// Programs are the paths inside at which the recorder put the harness's own program files, State those of its state.
+	Programs []string `json:"programs,omitempty"`
+	State    []string `json:"state,omitempty"`
 }
 
 // Environment says what a run began with.

@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 agent=${AGENT:-builtin}
-bodycam=bin/bodycam
+bodycam=${BODYCAM:-bin/bodycam}
 runs=${RUNS:-runs/demo}
 [ -x "$bodycam" ] || { echo "build first: make build" >&2; exit 2; }
 case $agent in builtin) ;; *) sh scripts/harness.sh "$agent" ;; esac
@@ -34,7 +34,7 @@ record() { # title, task, script
 	printf '\n──── %s ────\n\n' "$1"
 	status=0
 	"$bodycam" run "$2" --agent "$agent" --model scripted --model-script "$3" --network sink \
-		--forward "citations.example:80=$address" --out "$runs" --fail-on critical || status=$?
+		--forward "citations.example:80=$address" -q --out "$runs" --fail-on critical || status=$?
 	case $status in
 	0) ;;
 	1) echo "(exit status 1: a finding reaches --fail-on)" ;;

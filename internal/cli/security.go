@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
@@ -113,6 +114,9 @@ func securityPolicy(r *store.Run, p *kind.Plan) security.Policy {
 		TrustedHosts: append([]string{session.ModelHost}, p.Judge.TrustedDomains...), AllowFiles: p.Judge.Allow.Files,
 		AllowCommands: p.Judge.Allow.Commands, Home: p.Agent.Home, Task: p.Task.Instruction,
 	}
+	y.HarnessPrograms = r.Info.Agent.Programs
+	y.TrustedPrograms = append(slices.Clone(y.TrustedPrograms), r.Info.Agent.Programs...)
+	y.HarnessState = append(slices.Clone(y.HarnessState), r.Info.Agent.State...)
 	y.TrustedHosts = append(y.TrustedHosts, p.Judge.Allow.Hosts...)
 	y.TrustedHosts = append(y.TrustedHosts, p.Network.Allow...)
 	for _, f := range p.Network.Forward {

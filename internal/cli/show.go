@@ -176,6 +176,8 @@ func yardstick(r *store.Run) features.Yardstick {
 	y.Workspace, y.HarnessState, y.Programs = p.Judge.Workspace, p.Judge.HarnessState, p.Judge.TrustedPrograms
 	y.Domains = append(append(y.Domains, p.Judge.TrustedDomains...), p.Judge.Allow.Hosts...)
 	y.Files = p.Judge.Allow.Files
+	y.HarnessState = append(slices.Clone(y.HarnessState), r.Info.Agent.State...)
+	y.Programs = append(slices.Clone(y.Programs), r.Info.Agent.Programs...)
 	if a := r.Info.Environment.Resolver; a != "" {
 		y.Endpoints = append(y.Endpoints, a)
 	}

@@ -94,7 +94,16 @@ func (s *run) prepareHarness(ctx context.Context) error {
 		Instruction: s.plan.Task.Instruction, Model: a.Model, ModelURL: s.modelURL(), Workdir: s.plan.Workdir, Home: home, Path: searchPath,
 		Params: params, KeepReasoning: s.plan.Transcripts.KeepReasoning, Skills: s.skillDirs(), Timeout: s.agentBound().D(),
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	s.update(func(r *bodycam.Run) {
+		for _, b := range s.inv.Binds {
+			r.Agent.Programs = append(r.Agent.Programs, b.Box)
+		}
+		r.Agent.State = s.inv.StatePaths
+	})
+	return nil
 }
 
 // skillDirs are the places inside where skills lie.
