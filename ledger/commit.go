@@ -1,10 +1,8 @@
 package ledger
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"sync"
 	"time"
 
@@ -14,7 +12,7 @@ import (
 
 // The committer is the one goroutine that writes. It takes what appends have left, in order, and for each portion
 //
-//	1. appends it to the segment's files: wraps, payloads, records
+//	1. encrypts payloads, chains records, and appends them to the segment's files: wraps, payloads, records
 //	2. computes the trees and headers of the epochs that were sealed in it
 //	3. syncs the segment's files, where the durability asks for it
 //	4. appends the headers to the epochs file and syncs that
@@ -26,69 +24,13 @@ import (
 // work is a portion: what was appended since the committer last looked.
 type work struct {
 	chunks []*chunk
-	seals  []sealed
+	seals  []*sealed
 	next   uint64 // sequence number after the last record in it
 	sync   bool   // somebody waits for it to be durable
-	bytes  int    // of the chunks, set when it is taken
+	weight int    // of the chunks, set when it is taken
 
 	headers []byte // frames of the epochs file, once computed
 	done    bool   // they were computed
-}
-
-func (k *work) last() *chunk { return k.chunks[len(k.chunks)-1] }
-
-func (k *work) empty() bool {
-	return len(k.seals) == 0 && !k.sync && len(k.chunks) == 1 && len(k.chunks[0].log) == 0
-}
-
-// chunk is the part of a portion that goes to one segment.
-type chunk struct {
-	segment          uint64
-	keys, pay, log   []byte // what isn't written yet
-	payRoom, logRoom []byte // where pay and log begin
-	jobs             []job
-}
-
-// job is the encryption of a payload. The append has derived the key and hashed the payload; the cipher, which takes
-// as long as both, runs beside it, before the payload leaves the process.
-type job struct {
-	key      EventKey
-	clear    bool
-	inline   bool // the whole is one ciphertext; otherwise a length stands before it and a body behind
-	from, to int  // in pay
-	crcAt    int  // in log
-}
-
-// encrypt does a chunk's jobs.
-func (k *chunk) encrypt() error {
-	for i := range k.jobs {
-		j := &k.jobs[i]
-		if !j.clear {
-			head := k.pay[j.from:j.to]
-			if !j.inline {
-				n, size := binary.Uvarint(head)
-				head = head[size : size+int(n)]
-			}
-			gcm, err := j.key.cipher()
-			if err != nil {
-				return err
-			}
-			plain := head[:len(head)-tagSize]
-			gcm.Seal(plain[:0], zeroNonce[:], plain, nil)
-			clear(j.key[:])
-		}
-		binary.BigEndian.PutUint32(k.log[j.crcAt:], crc32.Checksum(k.pay[j.from:j.to], castagnoli))
-	}
-	k.jobs = k.jobs[:0]
-	return nil
-}
-
-// sealed is an epoch that was closed; its header still lacks Root, Prev and AFR.
-type sealed struct {
-	header  *Header
-	leaves  []Hash
-	place   place
-	signers []checkpoint.Signer // who take over after it, nil where nobody does
 }
 
 // committing is the committer's state.
@@ -97,6 +39,8 @@ type committing struct {
 	backlog  []*work
 	segment  uint64
 	files    map[string]*openFile
+	cur      cursor // of the chain
+	open     sealed // the epoch whose records are being chained: leaves and place
 	tree     merkle.Range
 	prev     Hash // hash of the last header
 	afr      Hash // last R_t
@@ -180,7 +124,7 @@ func (w *Writer) untilDue(flush time.Time) time.Duration {
 	if !flush.IsZero() {
 		earlier(flush)
 	}
-	if len(w.epoch.leaves) > 0 {
+	if w.epoch.count > 0 {
 		earlier(w.epoch.began.Add(w.gen.EpochAge))
 	}
 	if w.unsigned {
@@ -195,7 +139,7 @@ func (w *Writer) sealDue() {
 	defer w.mu.Unlock()
 	switch now := time.Now(); {
 	case w.failed != nil || w.closed || w.full != nil:
-	case len(w.epoch.leaves) > 0 && now.Sub(w.epoch.began) >= w.gen.EpochAge:
+	case w.epoch.count > 0 && now.Sub(w.epoch.began) >= w.gen.EpochAge:
 		w.seal(SealAge)
 	case now.Sub(w.sealedAt) >= w.gen.Heartbeat/2:
 		w.seal(SealHeartbeat)
@@ -222,10 +166,10 @@ func (w *Writer) commitAll(final bool) error {
 	if !w.pending.empty() {
 		k := w.pending
 		for _, ch := range k.chunks {
-			k.bytes += len(ch.keys) + len(ch.pay) + len(ch.log)
+			k.weight += ch.weight
 		}
 		c.backlog = append(c.backlog, &k)
-		w.pending = work{chunks: []*chunk{w.freshChunk(w.segment.segment)}, next: w.cur.next}
+		w.pending = work{chunks: []*chunk{w.freshChunk(w.segment)}, next: w.next}
 	}
 	w.mu.Unlock()
 	for len(c.backlog) > 0 {
@@ -246,37 +190,6 @@ func (w *Writer) commitAll(final bool) error {
 	return nil
 }
 
-// Chunks are of bounded size and used again, so that appends neither copy what waits nor leave garbage.
-const (
-	chunkBytes  = 128 << 10
-	spareChunks = 64
-)
-
-// freshChunk returns an empty chunk. The lock is held, but for a writer that nobody has yet.
-func (w *Writer) freshChunk(segment uint64) *chunk {
-	if n := len(w.spare); n > 0 {
-		k := w.spare[n-1]
-		w.spare = w.spare[:n-1]
-		k.segment = segment
-		return k
-	}
-	return newChunk(segment, chunkBytes)
-}
-
-func newChunk(segment uint64, room int) *chunk {
-	k := &chunk{segment: segment, payRoom: make([]byte, 0, room), logRoom: make([]byte, 0, chunkBytes/4)}
-	k.pay, k.log = k.payRoom, k.logRoom
-	return k
-}
-
-// reuse keeps a chunk for later.
-func (w *Writer) reuse(k *chunk) {
-	if len(w.spare) < spareChunks && cap(k.payRoom) == chunkBytes {
-		k.keys, k.pay, k.log = nil, k.payRoom, k.logRoom
-		w.spare = append(w.spare, k)
-	}
-}
-
 // settle tells those who wait that a portion is written.
 func (w *Writer) settle(k *work, synced bool) {
 	w.mu.Lock()
@@ -284,7 +197,7 @@ func (w *Writer) settle(k *work, synced bool) {
 	for _, ch := range k.chunks {
 		w.reuse(ch)
 	}
-	w.waiting -= k.bytes
+	w.waiting -= k.weight
 	if synced {
 		w.durable = k.next
 	}
@@ -334,7 +247,7 @@ func (w *Writer) stumble(err error) error {
 func (w *Writer) write(k *work) error {
 	c := &w.commit
 	for _, ch := range k.chunks {
-		if err := ch.encrypt(); err != nil {
+		if err := c.finish(ch); err != nil {
 			return err
 		}
 		if ch.segment != c.segment {
@@ -352,7 +265,7 @@ func (w *Writer) write(k *work) error {
 		}
 	}
 	if !k.done {
-		w.finish(k)
+		w.finishSeals(k)
 	}
 	sync := k.sync || w.opts.Durability == DurableEvent || w.opts.Durability == DurableEpoch && len(k.seals) > 0
 	if sync {
@@ -371,11 +284,10 @@ func (w *Writer) write(k *work) error {
 	return nil
 }
 
-// finish computes the headers of the epochs that were sealed in a portion.
-func (w *Writer) finish(k *work) {
+// finishSeals computes the headers of the epochs that were sealed in a portion.
+func (w *Writer) finishSeals(k *work) {
 	c := &w.commit
-	for i := range k.seals {
-		s := &k.seals[i]
+	for _, s := range k.seals {
 		h := s.header
 		h.Prev = c.prev
 		if w.gen.Profile == ProfileAFR {

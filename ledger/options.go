@@ -90,7 +90,7 @@ type Options struct {
 	OnFull FullPolicy
 	// FlushEvery is how long a record may wait in memory before it is handed to the store. Default 5 ms.
 	FlushEvery time.Duration
-	// MaxPending bounds the bytes that wait in memory; appends then wait for the store. Default 32 MiB.
+	// MaxPending bounds the bytes that wait in memory; appends then wait for the store. Default 16 MiB.
 	MaxPending int
 	// SegmentBytes ends a segment at the next seal. Default 64 MiB.
 	SegmentBytes uint64
@@ -128,7 +128,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	if o.MaxPending == 0 {
-		o.MaxPending = 32 << 20
+		o.MaxPending = 16 << 20
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 64 << 20

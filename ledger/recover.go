@@ -84,7 +84,7 @@ type recovered struct {
 	tree       merkle.Range
 	prevHeader Hash
 	afr        Hash
-	tails      []sealed // epochs that were never sealed
+	tails      []*sealed // epochs that were never sealed
 	note       OpenNote
 	published  *checkpoint.Note
 	erasure    *intent // that a crash interrupted: completed, but perhaps not recorded
@@ -294,7 +294,7 @@ func (r *recovery) tailSegment(c *cursor) (whole bool, err error) {
 			return false, err
 		}
 		t.header.Count, t.header.Head = uint64(len(t.leaves)), c.prev
-		r.tails = append(r.tails, t)
+		r.tails = append(r.tails, &t)
 		r.segment.logLen += t.place.logLen
 		r.segment.payLen += t.place.payLen
 		r.head, r.next, r.epoch = c.prev, c.next, o.epoch+1
@@ -508,9 +508,10 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	for w.inc == 0 || w.inc == rec.note.Before {
 		w.inc = binary.BigEndian.Uint64(randomBytes(8))
 	}
-	w.cur = cursor{log: w.id, profile: gen.Profile, next: rec.next, prev: rec.head}
+	w.next = rec.next
+	w.commit.cur = cursor{log: w.id, profile: gen.Profile, next: rec.next, prev: rec.head}
 	w.durable = rec.next
-	w.segment = rec.segment
+	w.segment, w.filled = rec.segment.segment, rec.segment.logLen+rec.segment.payLen
 	w.commit.segment = rec.segment.segment
 	w.commit.signers = opts.Signers
 	w.commit.files = map[string]*openFile{}

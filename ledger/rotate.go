@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/dcbor"
@@ -113,12 +114,17 @@ func (w *Writer) Rotate(signers []checkpoint.Signer) error {
 	if err := validKeys(w.origin, keys); err != nil {
 		return fmt.Errorf("rotating the log's keys: %w", err)
 	}
+	w.commit.mu.Lock() // the hand-over needs the chain's head, so that nothing may wait
 	w.mu.Lock()
 	err := w.usable()
+	if err == nil {
+		err = w.chainAll()
+	}
 	if err == nil {
 		err = w.handOver(signers, keys)
 	}
 	w.mu.Unlock()
+	w.commit.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("rotating the log's keys: %w", err)
 	}
@@ -126,10 +132,22 @@ func (w *Writer) Rotate(signers []checkpoint.Signer) error {
 	return w.manualCommit()
 }
 
+// chainAll chains every record that waits. Both locks are held.
+func (w *Writer) chainAll() error {
+	for _, k := range append(slices.Clone(w.commit.backlog), &w.pending) {
+		for _, ch := range k.chunks {
+			if err := w.commit.finish(ch); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // handOver records the rotation. The lock is held.
 func (w *Writer) handOver(signers []checkpoint.Signer, keys []PublicKey) error {
 	n := &RotateNote{Old: w.opts.publicKeys(), New: keys}
-	msg := n.message(&w.id, w.cur.next, &w.cur.prev)
+	msg := n.message(&w.id, w.next, &w.commit.cur.prev)
 	var err error
 	if n.OldSigs, err = signAll(w.opts.Signers, msg); err != nil {
 		return err
@@ -138,7 +156,7 @@ func (w *Writer) handOver(signers []checkpoint.Signer, keys []PublicKey) error {
 		return err
 	}
 	payload := n.append(nil)
-	last := len(w.epoch.leaves)+1 == int(w.gen.EpochRecords)
+	last := w.epoch.count+1 == w.gen.EpochRecords
 	if _, err := w.place(&Entry{Type: TypeRotate, Payload: payload}, nil); err != nil {
 		return err
 	}

@@ -18,8 +18,9 @@ import (
 )
 
 // Writer appends to a log. It is safe for concurrent use: one lock is held from reading the log's head to placing
-// the record behind it. Encoding, hashing and encryption of small payloads happen under that lock, those of large
-// ones and of batches before it is taken; writing, syncing, sealing and signing happen beside it.
+// the record behind it. Keys and commitments of small payloads are computed under that lock, large payloads and
+// batches are encrypted and hashed before it is taken; ciphers of small ones, chaining, writing, syncing, sealing and
+// signing happen beside it, in the same order.
 type Writer struct {
 	store  Store
 	opts   Options
@@ -38,7 +39,8 @@ type Writer struct {
 	failed   error // what made the writer fail
 	full     error // set while the storage is full
 	gap      GapNote
-	cur      cursor
+	next     uint64 // sequence number of the next record
+	number   uint64 // of the open epoch
 	epoch    openEpoch
 	coverage map[string]Coverage
 	pending  work // what the committer hasn't taken yet
@@ -47,7 +49,8 @@ type Writer struct {
 	durable  uint64 // sequence number after the last durable record
 	progress chan struct{}
 	head     *checkpoint.Note // last published
-	segment  place            // the open segment and what its sealed epochs take
+	segment  uint64           // the open segment
+	filled   uint64           // bytes in it, about
 	roll     bool             // the next seal ends it
 	sealedAt time.Time
 	signedAt time.Time
@@ -67,8 +70,7 @@ type openEpoch struct {
 	first  uint64
 	opened int64
 	began  time.Time // when the first record came
-	leaves []Hash
-	place  place
+	count  uint64
 	key    *epochKey // nil until a record needs it, and once it was wiped
 }
 
@@ -187,7 +189,10 @@ func (w *Writer) room(ctx context.Context, p *prepared) error {
 
 // place puts a record behind the head. The lock is held.
 func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
-	var s stored
+	ch := w.roomFor(e, p)
+	ch.jobs = append(ch.jobs, job{inline: p == nil, from: len(ch.pay)})
+	j := &ch.jobs[len(ch.jobs)-1]
+	s := &j.rec
 	s.Type, s.Kind, s.Group = e.Type, e.Kind, e.Group
 	s.Form = FormInline
 	if p != nil {
@@ -198,84 +203,73 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	}
 	rand.Read(s.ID[:]) // not from a stock: a snapshot of the process would hold it
 	s.Wall, s.Mono = w.opts.Now()
-
-	ch := w.roomFor(e, p)
-	payStart, logStart := len(ch.pay), len(ch.log)
-	var key EventKey
-	if err := w.placePayload(&s, e, p, ch, &key); err != nil {
-		ch.pay = ch.pay[:payStart]
+	if err := w.placePayload(e, p, ch, j); err != nil {
+		ch.pay, ch.jobs = ch.pay[:j.from], ch.jobs[:len(ch.jobs)-1]
 		return 0, err
 	}
-	s.size = uint64(len(ch.pay) - payStart)
-	seq := w.cur.next
-	ch.log = appendRecord(ch.log, &w.cur, &s)
-	if s.size > 0 {
-		ch.jobs = append(ch.jobs, job{
-			key: key, clear: s.Form.Clear(), inline: p == nil,
-			from: payStart, to: len(ch.pay), crcAt: len(ch.log) - frameTail,
-		})
-		clear(key[:])
+	j.to = len(ch.pay)
+	s.size = uint64(j.to - j.from)
+	w.weigh(ch, frameWeight+int(s.size))
+	seq := w.next
+	w.next++
+	w.pending.next = w.next
+	if w.epoch.count == 0 {
+		w.epoch.began = time.Now()
 	}
-	w.placed(&s, len(ch.log)-logStart)
+	if w.epoch.count++; w.epoch.count >= w.gen.EpochRecords {
+		w.seal(SealCount)
+		w.kick(w.now)
+	} else {
+		w.kick(w.soon)
+	}
 	return seq, nil
 }
 
-// roomFor returns the chunk that takes a record's bytes. A chunk never grows: that would leave a copy of what isn't
-// encrypted yet behind.
+// weigh counts bytes that wait. The lock is held.
+func (w *Writer) weigh(ch *chunk, n int) {
+	ch.weight += n
+	w.waiting += n
+	w.filled += uint64(n)
+}
+
+// roomFor returns the chunk that takes a record's bytes. A chunk's payloads never move: that would leave a copy of
+// what isn't encrypted yet behind.
 func (w *Writer) roomFor(e *Entry, p *prepared) *chunk {
 	need := len(e.Payload) + tagSize
 	if p != nil {
 		need = binary.MaxVarintLen64 + len(p.manifest) + tagSize + len(p.body)
 	}
 	ch := w.pending.last()
-	if cap(ch.pay)-len(ch.pay) >= need && cap(ch.log)-len(ch.log) >= 2*maxFrame {
+	if cap(ch.pay)-len(ch.pay) >= need && len(ch.jobs) < chunkJobs {
 		return ch
 	}
-	ch = w.freshChunk(w.segment.segment)
-	if need > cap(ch.pay) {
-		w.reuse(ch)
-		ch = newChunk(w.segment.segment, need)
+	if need > chunkBytes {
+		ch = newChunk(w.segment, need)
+	} else {
+		ch = w.freshChunk(w.segment)
 	}
 	w.pending.chunks = append(w.pending.chunks, ch)
 	return ch
 }
 
-// placed counts a record in. The lock is held.
-func (w *Writer) placed(s *stored, frame int) {
-	if len(w.epoch.leaves) == 0 {
-		w.epoch.began = time.Now()
-	}
-	w.epoch.leaves = append(w.epoch.leaves, s.digest)
-	w.epoch.place.payLen += s.size
-	w.epoch.place.logLen += uint64(frame)
-	w.pending.next = w.cur.next
-	w.waiting += frame + int(s.size)
-	if uint64(len(w.epoch.leaves)) >= w.gen.EpochRecords {
-		w.seal(SealCount)
-		w.kick(w.now)
-	} else {
-		w.kick(w.soon)
-	}
-}
-
 // placePayload appends the payload, with room for what its encryption adds, and sets the commitment of an inline
 // one. The committer encrypts it before it leaves the process: see [job].
-func (w *Writer) placePayload(s *stored, e *Entry, p *prepared, ch *chunk, key *EventKey) error {
+func (w *Writer) placePayload(e *Entry, p *prepared, ch *chunk, j *job) error {
 	plain, tag := e.Payload, 0
 	if p != nil {
 		plain = p.manifest
 	}
-	if !s.Form.Clear() {
+	if !j.rec.Form.Clear() {
 		if err := w.needKey(); err != nil {
 			return err
 		}
-		if err := w.epoch.key.event(w.cur.next, &s.ID, key); err != nil {
+		if err := w.epoch.key.event(w.next, &j.rec.ID, &j.key); err != nil {
 			return err
 		}
 		tag = tagSize
 	}
 	if p == nil {
-		s.Commitment = commitInline(w.gen.Profile, s.Form, key[:], plain, w.scratch[:0])
+		j.rec.Commitment = commitInline(w.gen.Profile, j.rec.Form, j.key[:], plain, w.scratch[:0])
 	} else {
 		ch.pay = binary.AppendUvarint(ch.pay, uint64(len(plain)+tag))
 	}
@@ -299,16 +293,15 @@ func (w *Writer) needKey() error {
 	if f.err != nil {
 		return f.err
 	}
-	key, err := newEpochKey(&w.id, w.cur.epoch, f.secret)
+	key, err := newEpochKey(&w.id, w.number, f.secret)
 	clear(f.secret)
 	if err != nil {
 		return err
 	}
 	w.epoch.key = key
-	keys := &w.pending.last().keys
-	before := len(*keys)
-	*keys = appendWrap(*keys, w.cur.epoch, f.wrap)
-	w.waiting += len(*keys) - before
+	ch := w.pending.last()
+	ch.keys = appendWrap(ch.keys, w.number, f.wrap)
+	w.weigh(ch, len(f.wrap))
 	return nil
 }
 
@@ -359,48 +352,44 @@ func (w *Writer) usable() error {
 func (w *Writer) seal(reason Reason) {
 	wall, mono := w.opts.Now()
 	h := &Header{
-		Log: w.id, Epoch: w.cur.epoch, Incarnation: w.inc, First: w.epoch.first, Count: uint64(len(w.epoch.leaves)),
-		Head: w.cur.prev, Reason: reason, Opened: w.epoch.opened, Closed: wall, Mono: mono,
+		Log: w.id, Epoch: w.number, Incarnation: w.inc, First: w.epoch.first, Count: w.epoch.count,
+		Reason: reason, Opened: w.epoch.opened, Closed: wall, Mono: mono,
 	}
 	for _, c := range w.coverage {
 		h.Coverage = append(h.Coverage, c)
 	}
 	sort.Slice(h.Coverage, func(i, j int) bool { return h.Coverage[i].Sensor < h.Coverage[j].Sensor })
-	w.pending.seals = append(w.pending.seals, sealed{header: h, leaves: w.epoch.leaves, place: w.epoch.place})
+	s := &sealed{header: h}
+	w.pending.seals = append(w.pending.seals, s)
+	ch := w.pending.last()
+	ch.jobs = append(ch.jobs, job{seals: s})
 	w.wipeEpoch()
 	w.sealedAt = time.Now()
 	if w.ending {
 		return
 	}
-	w.segment.logLen += w.epoch.place.logLen
-	w.segment.payLen += w.epoch.place.payLen
-	if w.roll || w.segment.logLen+w.segment.payLen >= w.opts.SegmentBytes {
+	if w.roll || w.filled >= w.opts.SegmentBytes {
 		w.roll = false
-		w.segment = place{segment: w.segment.segment + 1}
-		w.pending.chunks = append(w.pending.chunks, w.freshChunk(w.segment.segment))
+		w.segment, w.filled = w.segment+1, 0
+		w.pending.chunks = append(w.pending.chunks, w.freshChunk(w.segment))
 	}
-	w.openEpoch(w.cur.epoch+1, wall)
+	w.openEpoch(w.number+1, wall)
 }
 
 // openEpoch begins an epoch. The lock is held.
 func (w *Writer) openEpoch(number uint64, wall int64) {
-	w.cur.begin(number, w.inc)
-	w.epoch = openEpoch{
-		first: w.cur.next, opened: wall, leaves: make([]Hash, 0, min(w.gen.EpochRecords, 1024)),
-		place: place{segment: w.segment.segment},
-	}
-	log := &w.pending.last().log
-	before := len(*log)
-	*log = appendOpening(*log, &w.cur)
-	w.epoch.place.logLen = uint64(len(*log) - before)
-	w.waiting += len(*log) - before
+	w.number = number
+	w.epoch = openEpoch{first: w.next, opened: wall}
+	ch := w.pending.last()
+	ch.jobs = append(ch.jobs, job{opens: true, epoch: number, inc: w.inc})
+	w.weigh(ch, frameWeight)
 }
 
 // Sync returns once everything appended before it is on stable storage.
 func (w *Writer) Sync(ctx context.Context) error {
 	w.mu.Lock()
 	err := w.usable()
-	next := w.cur.next
+	next := w.next
 	w.mu.Unlock()
 	if err != nil {
 		return err

@@ -1,0 +1,135 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+)
+
+// An append decides a record's place, derives its key and commits to its payload. What takes longer and needs no lock,
+// the cipher and the chain, the committer does in the same order, before anything leaves the process.
+
+// chunk is a part of what waits for the committer. It belongs to one segment and is of bounded size.
+type chunk struct {
+	segment   uint64
+	keys      []byte // wraps
+	pay, log  []byte // what isn't written yet; log grows as the jobs are done
+	jobs      []job
+	weight    int    // bytes that it will take, about
+	payRoom   []byte // where pay begins
+	logRoom   []byte
+	oversized bool // made for one big payload
+}
+
+// job is a record that is to be encrypted and chained, or a border between epochs.
+type job struct {
+	rec      stored
+	key      EventKey
+	inline   bool    // the whole payload is one ciphertext; otherwise a length stands before it and a body behind
+	from, to int     // of the payload, in pay
+	opens    bool    // no record: epoch begins, of incarnation inc
+	epoch    uint64  //
+	inc      uint64  //
+	seals    *sealed // no record: the epoch ends
+}
+
+// sealed is an epoch that was closed. Leaves, place and the header's Head are known once its records are chained, the
+// header's Root, Prev and AFR after that.
+type sealed struct {
+	header  *Header
+	leaves  []Hash
+	place   place
+	signers []checkpoint.Signer // who take over after it, nil where nobody does
+}
+
+// What a chunk takes.
+const (
+	chunkBytes  = 128 << 10
+	chunkJobs   = 1 << 10
+	spareChunks = 16
+	frameWeight = 128 // bytes of a record's frame, about
+)
+
+// freshChunk returns an empty chunk. The lock is held, but for a writer that nobody has yet.
+func (w *Writer) freshChunk(segment uint64) *chunk {
+	if n := len(w.spare); n > 0 {
+		k := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		k.segment = segment
+		return k
+	}
+	return newChunk(segment, chunkBytes)
+}
+
+func newChunk(segment uint64, room int) *chunk {
+	k := &chunk{segment: segment, payRoom: make([]byte, 0, room), oversized: room > chunkBytes}
+	k.pay = k.payRoom
+	return k
+}
+
+// reuse keeps a chunk for later, so that appends leave no garbage.
+func (w *Writer) reuse(k *chunk) {
+	if len(w.spare) < spareChunks && !k.oversized {
+		k.keys, k.pay, k.log, k.jobs, k.weight = nil, k.payRoom, k.logRoom, k.jobs[:0], 0
+		w.spare = append(w.spare, k)
+	}
+}
+
+func (k *work) last() *chunk { return k.chunks[len(k.chunks)-1] }
+
+func (k *work) empty() bool {
+	return len(k.seals) == 0 && !k.sync && len(k.chunks) == 1 && k.chunks[0].weight == 0
+}
+
+// finish does a chunk's jobs.
+func (c *committing) finish(k *chunk) error {
+	for i := range k.jobs {
+		j := &k.jobs[i]
+		switch {
+		case j.opens:
+			c.cur.begin(j.epoch, j.inc)
+			before := len(k.log)
+			k.log = appendOpening(k.log, &c.cur)
+			c.open = sealed{place: place{k.segment, uint64(len(k.log) - before), 0}, leaves: make([]Hash, 0, 128)}
+		case j.seals != nil:
+			j.seals.leaves, j.seals.place = c.open.leaves, c.open.place
+			j.seals.header.Head = c.cur.prev
+		default:
+			if err := j.encrypt(k.pay); err != nil {
+				return err
+			}
+			before := len(k.log)
+			k.log = appendRecord(k.log, &c.cur, &j.rec)
+			c.open.leaves = append(c.open.leaves, j.rec.digest)
+			c.open.place.logLen += uint64(len(k.log) - before)
+			c.open.place.payLen += j.rec.size
+		}
+	}
+	k.jobs = k.jobs[:0]
+	k.logRoom = k.log[:0]
+	return nil
+}
+
+// encrypt encrypts a record's payload where it lies, and notes its check sum.
+func (j *job) encrypt(pay []byte) error {
+	if j.from == j.to {
+		return nil
+	}
+	if !j.rec.Form.Clear() {
+		head := pay[j.from:j.to]
+		if !j.inline {
+			n, size := binary.Uvarint(head)
+			head = head[size : size+int(n)]
+		}
+		gcm, err := j.key.cipher()
+		if err != nil {
+			return err
+		}
+		plain := head[:len(head)-tagSize]
+		gcm.Seal(plain[:0], zeroNonce[:], plain, nil)
+		clear(j.key[:])
+	}
+	j.rec.crc = crc32.Checksum(pay[j.from:j.to], castagnoli)
+	return nil
+}
