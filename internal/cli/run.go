@@ -176,7 +176,12 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 	if created && !f.quiet {
 		fmt.Fprintf(s.err, "bodycam: made keys for this machine in %s\n", ring.Dir)
 	}
+	host, err := (&ringFlags{}).hostLog()
+	if err != nil {
+		return ExitEnvironment, err
+	}
 	o := session.Options{
+		HostLog:    host,
 		Sealing:    &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName(), Only: f.sealed},
 		Identities: ring.Identities,
 		Plan:       plan, Harness: h, ID: id, Dir: filepath.Join(f.out, id), Model: m, Oracle: f.oracle,

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,7 @@ type Options struct {
 	State      string // private folder for what the sandbox needs while it lives; "" means a temporary one
 	Model      Model
 	Sealing    *store.Sealing // how the run's ledger is kept; nil: the run has none
+	HostLog    HostLog        // this machine's log of its runs; nil: it keeps none
 	Identities []age.Identity // open the ledger again for analyses, where the run keeps no working copies
 	Oracle     bool           // run the task's reference solution in the agent's place
 	Tool       bodycam.Build
@@ -54,6 +56,12 @@ type Options struct {
 	Decoys []Decoy
 	// Analyse judges the finished record.
 	Analyse func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error)
+}
+
+// HostLog notes when a run begins and how it ended, outside the run's own directory, so that a run that vanished shows.
+type HostLog interface {
+	OpenRun(ctx context.Context, run, dir string) error
+	CloseRun(ctx context.Context, run, dir string) error
 }
 
 // Model is the endpoint that the harness talks to, as the host reaches it. The sandbox knows it as
@@ -116,9 +124,17 @@ func Run(ctx context.Context, o Options) (*store.Run, error) {
 		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
 	s.w = w
-	stop := s.report()
-	err = s.life(ctx)
-	stop()
+	dir, err := filepath.Abs(o.Dir)
+	if err == nil && o.HostLog != nil && o.Sealing != nil {
+		err = o.HostLog.OpenRun(ctx, o.ID, dir)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: noting the run in this machine's log: %w", ErrEnvironment, err)
+	} else {
+		stop := s.report()
+		err = s.life(ctx)
+		stop()
+	}
 	if uerr := w.Update(func(r *bodycam.Run) {
 		r.Ended = time.Now().UTC()
 		if len(r.Sensors) == 0 {
@@ -132,6 +148,11 @@ func Run(ctx context.Context, o Options) (*store.Run, error) {
 	}
 	if cerr := w.Close(); cerr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrEnvironment, cerr))
+	}
+	if o.HostLog != nil && o.Sealing != nil {
+		if herr := o.HostLog.CloseRun(context.WithoutCancel(ctx), o.ID, dir); herr != nil {
+			err = errors.Join(err, fmt.Errorf("%w: noting the run's end in this machine's log: %w", ErrEnvironment, herr))
+		}
 	}
 	r, oerr := store.Open(o.Dir)
 	if r != nil {
