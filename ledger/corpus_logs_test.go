@@ -406,8 +406,12 @@ func (g *generator) rotatedLogs() {
 	erased, _ := g.base(g.options())
 	w, err = ledger.Open(erased, g.options())
 	g.must(err)
+	keysBefore := erased.Bytes(keysFile)
 	g.must(w.Erase(context.Background(), ledger.EraseNote{Events: []uint64{2}, Epochs: []uint64{2}, Reason: "asked for"}, g.id))
 	g.must(w.Close())
+	unerased := erased.Clone()
+	unerased.Set(keysFile, keysBefore)
+	g.log("erased-and-restored", "the same, but the old wraps were put back", unerased, vector{}, incomplete("content incomplete"))
 	g.log("erased", "the keys of record 2 and of epoch 2 were destroyed, as a record says", erased, vector{Identity: true}, expect{ledger.Verified, -1, false, "content verified"})
 }
 

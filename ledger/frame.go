@@ -28,9 +28,6 @@ const maxFrame = 512
 // maxStored bounds what a record may claim to have in the payload file: the largest batch, or a manifest.
 const maxStored = maxBody + 1<<20
 
-// frameTail is how far before a record's end the CRC-32C of its payload stands.
-const frameTail = 4 + 4
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // cursor is the state that gives a record what its frame leaves out.

@@ -97,8 +97,14 @@ type verification struct {
 	notes   []systemNote
 	content contentCount
 	last    *entry
+	borders []border            // where segments begin
 	totals  map[string]Coverage // of the incarnations before
 	current []Coverage          // of the present incarnation
+}
+
+// border is the first epoch of a segment.
+type border struct {
+	epoch, segment uint64
 }
 
 // systemNote is one of the ledger's own records.
@@ -285,6 +291,9 @@ func (v *verification) betweenEpochs(s *epochScanner, e *entry) error {
 	r := v.report
 	last := v.last
 	v.last = e
+	if last == nil || last.segment != e.segment {
+		v.borders = append(v.borders, border{e.Epoch, e.segment})
+	}
 	if last == nil || last.Incarnation != e.Incarnation {
 		for _, c := range v.current {
 			if v.totals == nil {

@@ -211,10 +211,8 @@ func (v *verification) judgeContent() {
 	if k.noKey > 0 {
 		c.worse(StatusUnverifiable, "%d payloads are closed to the keys at hand", k.noKey)
 	}
-	if k.erased > 0 {
-		if n := v.unrecordedErasures(); n > 0 {
-			c.worse(StatusIncomplete, "the keys of %d payloads are gone, and no record says that they were destroyed", n)
-		}
+	if n := v.unrecordedErasures(); n > 0 {
+		c.worse(StatusIncomplete, "the keys of %d payloads are gone, and no record says that they were destroyed", n)
 	}
 	users := r.Records - uint64(len(v.notes))
 	switch {
@@ -227,6 +225,21 @@ func (v *verification) judgeContent() {
 	}
 	if k.erased > 0 {
 		c.restsOn("%d payloads were erased", k.erased)
+	}
+}
+
+// brokenErasures looks for wraps that a record says were destroyed and that are still there.
+func (v *verification) brokenErasures(note *EraseNote) {
+	c := &v.report.Claims.Content
+	k := &keyring{fsys: v.fsys, id: v.gen.ID()}
+	for _, epoch := range note.Epochs {
+		i := sort.Search(len(v.borders), func(i int) bool { return v.borders[i].epoch > epoch })
+		if i == 0 {
+			continue
+		}
+		if _, err := k.wrap(v.borders[i-1].segment, epoch); err == nil {
+			c.worse(StatusIncomplete, "a record says that the keys of epoch %d were destroyed, but their wrap is still there", epoch)
+		}
 	}
 }
 
@@ -244,6 +257,7 @@ func (v *verification) unrecordedErasures() uint64 {
 			v.report.tampered(&Flaw{v.notes[i].epoch, v.notes[i].rec.Seq, true, err.Error()})
 			continue
 		}
+		v.brokenErasures(note)
 		for _, e := range note.Epochs {
 			epochs[e] = true
 		}
