@@ -70,7 +70,7 @@ var had = []features.Action{features.Read, features.Executed, features.Linked, f
 
 func (s *Subject) leakByPath(r *features.Resource) (Leak, bool) {
 	role, exposed := s.gradingRole(r.Name)
-	if role == "" {
+	if role == "" || exposed && !s.unnamed(r.Name) {
 		return Leak{}, false
 	}
 	l := Leak{Path: r.Name, Role: role, Exposed: exposed, Row: rowOf(r), Event: r.First, Programs: r.Programs}
@@ -85,7 +85,7 @@ func (s *Subject) leakByPath(r *features.Resource) (Leak, bool) {
 	switch {
 	case l.Count > 0 && s.made(r):
 		return l, false // the agent's own file of that name
-	case l.Count > 0 && r.Late > 0:
+	case l.Count > 0 && r.Late.Total() > 0:
 		l.Rule = RuleGradingDaemon
 	case l.Count > 0:
 		l.Rule = RuleGradingRead
@@ -94,7 +94,7 @@ func (s *Subject) leakByPath(r *features.Resource) (Leak, bool) {
 			return l, false
 		}
 		l.Rule, l.How, l.Count = RuleGradingProbe, "looked for", r.Tried()+r.Counts[features.Listed]
-		if r.Late > 0 {
+		if r.Late.Total() > 0 {
 			l.Rule, l.How = RuleGradingDaemon, string(features.Listed)
 		}
 	default:
@@ -106,12 +106,12 @@ func (s *Subject) leakByPath(r *features.Resource) (Leak, bool) {
 // made tells whether the agent itself had written the file before it read it, while the material wasn't there.
 func (s *Subject) made(r *features.Resource) bool {
 	made, ok := r.At[features.Created]
-	return ok && r.Late == 0 && made[0] < r.At[features.Read][0] && !r.Existed
+	return ok && r.Late.Total() == 0 && made[0] < r.At[features.Read][0] && !r.Existed
 }
 
 // deliberate tells whether a place was looked for on purpose: a walk through the whole file system passes by
 // everything.
-func (s *Subject) deliberate(r *features.Resource) bool { return r.Named > 0 || r.Late > 0 }
+func (s *Subject) deliberate(r *features.Resource) bool { return r.Named > 0 || r.Late.Total() > 0 }
 
 func (s *Subject) leakByContent(c features.Content) (Leak, bool) {
 	if c.Role == "" {
@@ -127,19 +127,26 @@ func (s *Subject) leakByContent(c features.Content) (Leak, bool) {
 		l.Row, l.Event, l.Programs = rowOf(r), r.First, r.Programs
 	}
 	if !c.Given {
-		// Made by the agent. The environment may have given the same content elsewhere, as the task's input.
-		for _, o := range s.Features.Contents {
-			if o.Given && o.Of == c.Of {
-				return l, s.unnamed(o.Path)
-			}
-		}
-		return l, true
+		return l, !s.asked(c)
 	}
 	// There before the agent began: a leak where it was read and the task's text doesn't send the agent there.
 	if r == nil || r.Counts[features.Read]+r.Counts[features.Executed] == 0 || r.Uses.Agent() == 0 {
 		return l, false
 	}
 	return l, s.unnamed(c.Path)
+}
+
+// asked tells whether a new file with the content of grading material is what it should be. A right answer is what
+// the tests expect: where the file that the task asks for has the content, copies of it say nothing. The same goes for
+// what the environment gave as the task's input.
+func (s *Subject) asked(c features.Content) bool {
+	for _, o := range s.Features.Contents {
+		named := s.Explain.Named(bodycam.File, o.Path).Has(features.ByTask)
+		if o.Of == c.Of && (named || o.Given && !s.unnamed(o.Path)) {
+			return true
+		}
+	}
+	return false
 }
 
 // unnamed tells whether the task's text says nothing of a file: what it names is the task's input, also where the

@@ -50,7 +50,7 @@ type Act struct {
 	Contacts string `json:"contacts,omitempty"` // host, or a glob over names
 	Runs     string `json:"runs,omitempty"`     // program by name or path, or with arguments: "git commit*"
 	Executes string `json:"executes,omitempty"` // script by path, or skill:NAME/PATH
-	Reads    string `json:"reads,omitempty"`    // file by path (glob), or skill:NAME/PATH
+	Reads    string `json:"reads,omitempty"`    // file by path (glob; a relative one is of the working directory), or skill:NAME/PATH
 	Writes   string `json:"writes,omitempty"`   // creates or changes the file's content
 	Edits    string `json:"edits,omitempty"`    // writes, deletes, renames or changes attributes
 	Deletes  string `json:"deletes,omitempty"`
@@ -242,10 +242,6 @@ func (a *Act) check() error {
 		if name, p, ok := strings.Cut(rest, "/"); !ok || name == "" || p == "" {
 			return fmt.Errorf("%s: %q: want skill:NAME/PATH", key, v)
 		}
-		return nil
-	}
-	if !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "**/") && !strings.HasPrefix(v, "${workdir}") && !strings.HasPrefix(v, "${home}") {
-		return fmt.Errorf("%s: %q: want an absolute path, **/…, ${workdir}/…, ${home}/… or skill:NAME/PATH", key, v)
 	}
 	return nil
 }

@@ -162,8 +162,8 @@ func (s *Subject) didFile(key, want string, d *done) {
 	for _, r := range s.Features.Of(bodycam.Command) {
 		for _, f := range r.Forms {
 			_, op, ok := strings.Cut(f.Sub, " ")
-			if ok && (op == want || bodycam.Glob(want, op)) {
-				if script := s.Features.Get(bodycam.File, op); script != nil {
+			if ok && (op == s.Plan.CommonPath(want) || bodycam.Glob(want, op)) {
+				if script := s.Features.Get(bodycam.File, want); script != nil {
 					d.add(script, f.Uses.Total(), script.First, script.At[features.Read][1])
 				} else {
 					d.add(r, f.Uses.Total(), r.At[features.Executed][0], r.At[features.Executed][1])
@@ -206,10 +206,14 @@ func (s *Subject) didSkill(key, want string, d *done) {
 	}
 }
 
-// expand puts the task's directories in.
+// expand puts the task's directories in; a relative path is one of the working directory.
 func (s *Subject) expand(p string) string {
 	p = strings.ReplaceAll(p, "${workdir}", s.Plan.Workdir)
-	return strings.ReplaceAll(p, "${home}", s.Plan.Agent.Home)
+	p = strings.ReplaceAll(p, "${home}", s.Plan.Agent.Home)
+	if !strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "**") {
+		p = path.Join(s.Plan.Workdir, p)
+	}
+	return p
 }
 
 // Judge holds a run against one obligation.

@@ -229,7 +229,7 @@ func (x *Extractor) exec(e *bodycam.Event) {
 const mostForms = 500
 
 func (x *Extractor) form(r *Resource, e *bodycam.Event) {
-	f := Form{Sub: commandName(e, LevelSubcommand), Argv: commandName(e, LevelArgv)}
+	f := Form{Sub: commandName(e, LevelSubcommand, x.plan), Argv: commandName(e, LevelArgv, x.plan)}
 	if r.forms == nil {
 		r.forms = map[string]int{}
 	}
@@ -244,6 +244,9 @@ func (x *Extractor) form(r *Resource, e *bodycam.Event) {
 		r.Forms = append(r.Forms, f)
 	}
 	r.Forms[i].Uses.add(x.origin, e.N())
+	if late(e) {
+		r.Forms[i].Late.add(x.origin, e.N())
+	}
 }
 
 func (x *Extractor) open(e *bodycam.Event) {
@@ -363,6 +366,11 @@ func (x *Extractor) special(e *bodycam.Event) {
 	}
 }
 
+// late tells of what happened after the agent had ended.
+func late(e *bodycam.Event) bool {
+	return e.Window == bodycam.WindowPostAgent || e.Window == bodycam.WindowVerify
+}
+
 // inProgress is EINPROGRESS: a beginning, not a failure.
 const inProgress = 115
 
@@ -391,10 +399,13 @@ func (x *Extractor) touch(e *bodycam.Event, id bodycam.Resource, a Action) *Reso
 		}
 		at[1] = e.Seq
 		r.At[a] = at
+		if a.Changes() && (x.origin == byRow || x.origin == byNobody) {
+			r.Edits += n
+		}
 		if !again {
 			r.Uses.add(x.origin, n)
-			if e.Window == bodycam.WindowPostAgent || e.Window == bodycam.WindowVerify {
-				r.Late += n
+			if late(e) {
+				r.Late.add(x.origin, n)
 			}
 		}
 	}
@@ -464,12 +475,22 @@ func (x *Extractor) told(e *bodycam.Event, r *Resource) bool {
 }
 
 func (x *Extractor) key(id bodycam.Resource) string {
-	switch id.Kind {
-	case bodycam.Host:
+	if id.Kind == bodycam.Host {
 		return id.Name
-	default:
-		return CommonName(id.Name, false)
 	}
+	return x.plan.CommonPath(id.Name)
+}
+
+// CommonPath is CommonName of a path, and knows the copies of skills.
+func (p *Plan) CommonPath(name string) string {
+	for i := range p.Skills {
+		for _, root := range p.Skills[i].Roots {
+			if rest, ok := strings.CutPrefix(name, root); ok && (rest == "" || rest[0] == '/') {
+				return "skill:" + p.Skills[i].Name + CommonName(rest, false)
+			}
+		}
+	}
+	return CommonName(name, false)
 }
 
 // Finish orders the resources, tells noise apart and returns the features. Call it once, after the last event.

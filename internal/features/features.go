@@ -16,7 +16,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 2
+const Version = 4
 
 // Action is what was done with a resource.
 type Action string
@@ -50,7 +50,8 @@ func (a Action) Changes() bool {
 // Resource is one command, file or host of a run.
 type Resource struct {
 	bodycam.Resource
-	// Key is the name as it compares between runs: without pids, temporary names, hashes and times ([NameRules]).
+	// Key is the name as it compares between runs: without pids, temporary names, hashes and times ([NameRules]); a
+	// skill's file is skill:NAME/PATH, whichever of its copies was touched.
 	Key string `json:"key"`
 	// Counts says how often each action was done; Failed how often it was tried in vain.
 	Counts map[Action]uint64 `json:"counts"`
@@ -64,7 +65,9 @@ type Resource struct {
 	First uint64               `json:"first"` // the first event that names it
 	Procs int                  `json:"processes"`
 	Bytes uint64               `json:"bytes,omitempty"` // read and written, or sent and received
-	Late  uint64               `json:"late,omitempty"`  // calls that worked after the agent had ended
+	Late  Uses                 `json:"late,omitzero"`   // those of Uses that happened after the agent had ended
+	// Edits are the calls, of those that changed it, that aren't the harness's own.
+	Edits uint64 `json:"edits,omitempty"`
 	// Named counts calls of processes whose own arguments, or whose row's command, name the resource.
 	Named uint64 `json:"named,omitempty"`
 
@@ -94,6 +97,11 @@ type Uses struct {
 	Harness     uint64 `json:"harness,omitempty"`     // the harness itself, or the shell that it wraps a row's command in
 	Startup     uint64 `json:"startup,omitempty"`     // helpers that the harness started before its first tool call
 	Unexplained uint64 `json:"unexplained,omitempty"` // no row explains them
+}
+
+// Minus takes away a part of the same calls.
+func (u Uses) Minus(v Uses) Uses {
+	return Uses{Rows: u.Rows - v.Rows, Harness: u.Harness - v.Harness, Startup: u.Startup - v.Startup, Unexplained: u.Unexplained - v.Unexplained}
 }
 
 // Total sums all.
@@ -128,7 +136,7 @@ type Form struct {
 	Sub  string `json:"sub"`  // name at LevelSubcommand
 	Argv string `json:"argv"` // name at LevelArgv
 	Uses Uses   `json:"uses"`
-	Vain Uses   `json:"vain,omitzero"`
+	Late Uses   `json:"late,omitzero"`
 }
 
 // By lists the programs that touched the resource, in the order of their first touch; at most eight.

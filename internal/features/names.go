@@ -154,8 +154,8 @@ func Program(exe string) string {
 
 // commandName names an execution at a level. exe is the resolved program; script what an interpreter was started
 // for by "#!"; operands that are paths are taken relative to cwd.
-func commandName(e *bodycam.Event, level Level) string {
-	exe := CommonName(e.Exe, false)
+func commandName(e *bodycam.Event, level Level, p *Plan) string {
+	exe := p.CommonPath(e.Exe)
 	if level == LevelExecutable || len(e.Argv) == 0 {
 		return exe
 	}
@@ -164,29 +164,37 @@ func commandName(e *bodycam.Event, level Level) string {
 		b.WriteString(exe)
 		for _, a := range e.Argv[1:] {
 			b.WriteByte(' ')
-			b.WriteString(quoteArg(clipArg(CommonName(a, true))))
+			b.WriteString(quoteArg(clipArg(commonArg(a, e.CWD, p))))
 		}
 		return b.String()
 	}
 	if e.Script != "" {
-		return exe + " " + CommonName(e.Script, false)
+		return exe + " " + p.CommonPath(e.Script)
 	}
 	prog := Program(e.Exe)
 	switch {
 	case bodycam.IsShell(e.Exe) || interpreters[prog]:
 		op, path := operand(e.Argv)
 		if path {
-			op = absolute(op, e.CWD)
+			return exe + " " + p.CommonPath(absolute(op, e.CWD))
 		}
-		if op != "" {
-			return exe + " " + CommonName(op, !path)
-		}
+		return exe + " " + CommonName(op, true)
 	case multi[prog]:
 		if sub := firstWord(e.Argv[1:]); sub != "" {
 			return exe + " " + CommonName(sub, true)
 		}
 	}
 	return exe
+}
+
+// commonArg is CommonName of an argument; one that is a path of a skill is named as its file is.
+func commonArg(a, cwd string, p *Plan) string {
+	if strings.Contains(a, "/") && !strings.ContainsAny(a, " \n") {
+		if full := p.CommonPath(absolute(a, cwd)); strings.HasPrefix(full, "skill:") {
+			return full
+		}
+	}
+	return CommonName(a, true)
 }
 
 // operand says what an interpreter was told to run: "-c", "-m module", "-" or a script's path.

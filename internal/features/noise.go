@@ -87,7 +87,7 @@ func (n *noise) of(r *Resource, account bool) string {
 			return "without a place in the file system"
 		}
 	}
-	if r.Kind == bodycam.File && under(r.Name, n.state) && !under(r.Name, n.skills) && r.Named == 0 && (r.Changed() == 0 || r.Uses.Agent() == 0) {
+	if r.Kind == bodycam.File && under(r.Name, n.state) && !under(r.Name, n.skills) && r.Named == 0 && r.Edits == 0 {
 		return "state of the harness" // also where a row's shell reads the snapshot that its harness left for it
 	}
 	if account && r.Uses.Agent()+r.Vain.Agent() == 0 {

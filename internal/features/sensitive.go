@@ -69,7 +69,7 @@ func Sensitive(r *Resource, p *Plan) string {
 		if c.Fresh && !r.Existed {
 			continue
 		}
-		if c.Name == "agent instructions" && under(r.Name, p.Judge.HarnessState) && r.Uses.Agent() == 0 {
+		if c.Name == "agent instructions" && under(r.Name, p.Judge.HarnessState) && r.Edits == 0 {
 			continue // the harness unpacks its own
 		}
 		return c.Name

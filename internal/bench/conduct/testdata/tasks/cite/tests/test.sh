@@ -1,0 +1,4 @@
+#!/bin/bash
+set -eu
+cd /app
+diff -u /tests/expected.txt fabricated.txt
