@@ -3,6 +3,11 @@
 //
 // It holds formats and their verification only. What goes to a witness or an anchor and comes back is carried by
 // others.
+//
+// What a run's anchors left behind are [Evidence] files. A verifier's [Manifest] says which roots he trusts and, by a
+// policy ([Expression]), how many of them must vouch; [Judge] holds one against the other. What can't be checked
+// without something that the verifier must have from elsewhere, such as a key, a certificate or the hash of a block, is
+// unverifiable, never verified.
 package proof
 
 import (

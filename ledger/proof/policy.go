@@ -1,0 +1,218 @@
+package proof
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Expression says which roots must vouch for a log before a verifier is content. Its grammar:
+//
+//	expression = term { "or" term }
+//	term       = factor { "and" factor }
+//	factor     = name | "(" expression ")" | count "of" "[" expression { "," expression } "]"
+//	name       = letter or digit, then letters, digits, "." "-" "_"; not "and", "or", "of"
+//	count      = decimal number from 1 to the number of expressions in the list
+//
+// "and" binds more strongly than "or". For example: evm and (2 of [w1, w2, w3] or tsa).
+type Expression struct {
+	name  string
+	need  int // of kids
+	kids  []*Expression
+	words string // as it was written
+}
+
+const (
+	maxPolicy = 4 << 10
+	maxNested = 32
+)
+
+// ParsePolicy reads an expression.
+func ParsePolicy(s string) (*Expression, error) {
+	if len(s) > maxPolicy {
+		return nil, fmt.Errorf("%w: a policy of %d bytes", ErrSyntax, len(s))
+	}
+	p := &policyParser{tokens: policyTokens(s)}
+	e, err := p.expression(0)
+	if err == nil && p.next() != "" {
+		err = fmt.Errorf("%q is one word too many", p.next())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: policy %.100q: %w", ErrSyntax, s, err)
+	}
+	e.words = s
+	return e, nil
+}
+
+func (e *Expression) String() string { return e.words }
+
+// Names are the roots that it names, each once, in order of their first mention.
+func (e *Expression) Names() []string {
+	var out []string
+	e.walk(func(name string) {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	})
+	return out
+}
+
+func (e *Expression) walk(f func(string)) {
+	if e.name != "" {
+		f(e.name)
+	}
+	for _, k := range e.kids {
+		k.walk(f)
+	}
+}
+
+// Met tells whether it is satisfied where the roots for which vouched returns true vouch, and by which time as much
+// of it as is needed had vouched: the latest of those joined by "and", the earliest of those joined by "or", the k-th
+// earliest of "k of". A root without a clock gives the zero time, which stands for "no time known" and is later than
+// any other.
+func (e *Expression) Met(vouched func(name string) (time.Time, bool)) (time.Time, bool) {
+	if e.name != "" {
+		return vouched(e.name)
+	}
+	var times []time.Time
+	for _, k := range e.kids {
+		if t, ok := k.Met(vouched); ok {
+			times = append(times, t)
+		}
+	}
+	if len(times) < e.need {
+		return time.Time{}, false
+	}
+	slices.SortFunc(times, func(a, b time.Time) int {
+		switch {
+		case a.IsZero() && b.IsZero():
+			return 0
+		case a.IsZero():
+			return 1
+		case b.IsZero():
+			return -1
+		}
+		return a.Compare(b)
+	})
+	return times[e.need-1], true
+}
+
+// policyTokens cuts a policy into words and signs.
+func policyTokens(s string) []string {
+	for _, sign := range []string{"(", ")", "[", "]", ","} {
+		s = strings.ReplaceAll(s, sign, " "+sign+" ")
+	}
+	return strings.Fields(s)
+}
+
+type policyParser struct{ tokens []string }
+
+func (p *policyParser) next() string {
+	if len(p.tokens) == 0 {
+		return ""
+	}
+	return p.tokens[0]
+}
+
+// take consumes the next word if it is the one given.
+func (p *policyParser) take(word string) bool {
+	if p.next() != word {
+		return false
+	}
+	p.tokens = p.tokens[1:]
+	return true
+}
+
+func (p *policyParser) expression(depth int) (*Expression, error) {
+	return p.joined("or", func() (*Expression, error) {
+		return p.joined("and", func() (*Expression, error) { return p.factor(depth) })
+	})
+}
+
+// joined reads one or more parts with a word between them.
+func (p *policyParser) joined(word string, part func() (*Expression, error)) (*Expression, error) {
+	first, err := part()
+	if err != nil || p.next() != word {
+		return first, err
+	}
+	e := &Expression{kids: []*Expression{first}}
+	for p.take(word) {
+		k, err := part()
+		if err != nil {
+			return nil, err
+		}
+		e.kids = append(e.kids, k)
+	}
+	e.need = 1
+	if word == "and" {
+		e.need = len(e.kids)
+	}
+	return e, nil
+}
+
+func (p *policyParser) factor(depth int) (*Expression, error) {
+	if depth > maxNested {
+		return nil, fmt.Errorf("it is nested more than %d deep", maxNested)
+	}
+	if p.take("(") {
+		e, err := p.expression(depth + 1)
+		if err == nil && !p.take(")") {
+			err = fmt.Errorf("a closing parenthesis is missing before %q", p.next())
+		}
+		return e, err
+	}
+	word := p.next()
+	if len(p.tokens) > 1 && p.tokens[1] == "of" {
+		return p.quorum(word, depth)
+	}
+	if !validRootName(word) {
+		return nil, fmt.Errorf("a name or a parenthesis should stand where %q stands", word)
+	}
+	p.take(word)
+	return &Expression{name: word}, nil
+}
+
+func (p *policyParser) quorum(count string, depth int) (*Expression, error) {
+	p.tokens = p.tokens[2:]
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || strconv.Itoa(n) != count {
+		return nil, fmt.Errorf("%q isn't a number of roots", count)
+	}
+	if !p.take("[") {
+		return nil, fmt.Errorf("a list in square brackets must follow %q", count+" of")
+	}
+	e := &Expression{need: n}
+	for {
+		k, err := p.expression(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		e.kids = append(e.kids, k)
+		if p.take("]") {
+			break
+		}
+		if !p.take(",") {
+			return nil, fmt.Errorf("a comma or a closing bracket is missing before %q", p.next())
+		}
+	}
+	if n > len(e.kids) {
+		return nil, fmt.Errorf("%d of %d can never be", n, len(e.kids))
+	}
+	return e, nil
+}
+
+// validRootName tells whether a root may be called so.
+func validRootName(s string) bool {
+	if s == "" || len(s) > 64 || s == "and" || s == "or" || s == "of" {
+		return false
+	}
+	for i, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && (i == 0 || c != '.' && c != '-' && c != '_') {
+			return false
+		}
+	}
+	return true
+}
