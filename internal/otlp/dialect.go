@@ -69,7 +69,12 @@ type Account struct {
 	Offered  []Offered
 	Sessions []string
 	Texts    []string // inputs: the probe's text should be in one
-	Root     bool     // a span without a parent among them, or whose parent is remote, has ended
+}
+
+// HasRoot tells whether the root span has come, and so, as it ends last, most likely all others: one without a parent, or
+// whose parent is the span that the caller sent along.
+func HasRoot(spans []Span, sent string) bool {
+	return slices.ContainsFunc(spans, func(s Span) bool { return !s.End.IsZero() && (s.Parent == "" || sent != "" && s.Parent == sent) })
 }
 
 // Read reads the spans and logs of one trace or conversation.
@@ -93,9 +98,6 @@ func Read(spans []Span, logs []Log) Account {
 	}
 	for i := range spans {
 		s := &spans[i]
-		if byID[s.Parent] == nil && !s.End.IsZero() {
-			a.Root = true
-		}
 		a.collect(d, s.Attrs)
 		for _, e := range s.Events {
 			a.collect(d, e.Attrs)

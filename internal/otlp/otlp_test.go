@@ -95,7 +95,7 @@ func check(t *testing.T, r *received) {
 			t.Errorf("call %d: got %+v, want %+v", i, got, w)
 		}
 	}
-	if !a.Root || len(a.Sessions) != 1 || a.Sessions[0] != "s-1" || len(a.Offered) != 2 || a.Offered[1].Name != "run_shell" || len(a.Texts) != 1 {
+	if !HasRoot(r.spans, "") || HasRoot(r.spans[1:], "") || !HasRoot(r.spans[1:2], r.spans[1].Parent) || len(a.Sessions) != 1 || a.Sessions[0] != "s-1" || len(a.Offered) != 2 || a.Offered[1].Name != "run_shell" || len(a.Texts) != 1 {
 		t.Errorf("account: %+v", a)
 	}
 }

@@ -89,6 +89,7 @@ type Exchange struct {
 	Probe    string    `json:"probe"`
 	Turns    []Turn    `json:"turns,omitempty"`
 	Trace    string    `json:"trace,omitempty"` // trace id that was sent along, 32 hex digits
+	Span     string    `json:"span,omitempty"`  // and the span id: the parent of the agent's root span
 	Session  string    `json:"session,omitempty"`
 	Started  time.Time `json:"started"`
 	Ended    time.Time `json:"ended"`

@@ -146,11 +146,11 @@ func (o Options) one(ctx context.Context, a Agent, p *trust.Probe, limit *rate.L
 			return nil, err
 		}
 		x.Turns, x.InBand, x.Session = nil, nil, newSession()
-		x.Trace = ""
+		x.Trace, x.Span = "", ""
 		header := http.Header{"User-Agent": {callers[n%uint32(len(callers))]}}
 		if o.Traced && n/4%8 != 0 {
-			x.Trace = randomHex(16)
-			header.Set("Traceparent", "00-"+x.Trace+"-"+randomHex(8)+"-01")
+			x.Trace, x.Span = randomHex(16), randomHex(8)
+			header.Set("Traceparent", "00-"+x.Trace+"-"+x.Span+"-01")
 		}
 		x.Started = time.Now().UTC()
 		err := o.converse(ctx, a, p, x, header, n/32%2 == 1)

@@ -1,0 +1,117 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/bodycam-dev/bodycam/internal/otlp"
+	"github.com/bodycam-dev/bodycam/internal/trust"
+)
+
+var t0 = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func exchange(id, trace, session string, at time.Duration) *trust.Exchange {
+	return &trust.Exchange{Probe: id, Trace: trace, Session: session, Started: t0.Add(at), Ended: t0.Add(at + 2*time.Second)}
+}
+
+func span(trace, id, parent string, at time.Duration, attrs map[string]any) otlp.Span {
+	return otlp.Span{Trace: trace, ID: id, Parent: parent, Name: "s", Start: t0.Add(at), End: t0.Add(at + time.Millisecond), Attrs: attrs}
+}
+
+func TestCorrelate(t *testing.T) {
+	probes := map[string]*trust.Probe{}
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		probes[id] = &trust.Probe{ID: id, Text: "a question of its own: " + id}
+	}
+	xs := []*trust.Exchange{exchange("a", "t-a", "s-a", 0), exchange("b", "", "s-b", 0), exchange("c", "", "s-c", time.Minute),
+		exchange("d", "", "s-d", 2*time.Minute), exchange("e", "", "s-e", 3*time.Minute), exchange("f", "", "s-f", 3*time.Minute)}
+	tool := map[string]any{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "get_weather"}
+	conv := func(id string, at time.Duration, spans ...otlp.Span) Conversation {
+		return Conversation{ID: id, Spans: spans, Start: t0.Add(at)}
+	}
+	list := []Conversation{
+		conv("t-a", time.Second, span("t-a", "1", "", time.Second, nil), span("t-a", "2", "1", time.Second, tool)),
+		conv("t-b", time.Second, span("t-b", "1", "", time.Second, map[string]any{"session.id": "s-b"})),
+		conv("t-c", time.Minute, span("t-c", "1", "", time.Minute, map[string]any{"input.value": `{"messages":[{"content":"A question  of its own: c"}]}`})),
+		conv("t-d", 2*time.Minute, span("t-d", "1", "", 2*time.Minute, nil)),
+		conv("t-ef", 3*time.Minute, span("t-ef", "1", "", 3*time.Minute, tool)), // two probes at that time: nobody's
+		conv("t-old", -time.Hour, span("t-old", "1", "", -time.Hour, tool)),
+	}
+	got := Correlate("otlp", probes, xs, list)
+	for id, want := range map[string]string{"a": trust.ByTraceparent, "b": trust.BySession, "c": trust.ByText, "d": trust.ByTime, "e": "", "f": ""} {
+		c := got[id]
+		if c.Method != want || c.Found != (want != "") || c.Confidence != trust.Confidence[want] || !c.Found && c.Why == "" {
+			t.Errorf("%s: %+v", id, c)
+		}
+	}
+	if c := got["a"].Calls; len(c) != 1 || c[0].Tool != "get_weather" {
+		t.Errorf("%+v", c)
+	}
+}
+
+type slow struct {
+	n atomic.Int32
+	f func(n int32) []Conversation
+}
+
+func (s *slow) Name() string { return "slow" }
+func (s *slow) Conversations(context.Context, time.Time) ([]Conversation, error) {
+	return s.f(s.n.Add(1)), nil
+}
+
+func TestWait(t *testing.T) {
+	probes := map[string]*trust.Probe{"a": {ID: "a", Text: "x"}}
+	xs := []*trust.Exchange{exchange("a", "t-a", "", 0)}
+	// The root span comes third, and only then the trace is whole.
+	s := &slow{f: func(n int32) []Conversation {
+		var spans []otlp.Span
+		for i := range min(n, 3) {
+			parent := "root"
+			id := fmt.Sprint(i)
+			if i == 2 {
+				id, parent = "root", ""
+			}
+			spans = append(spans, span("t-a", id, parent, 0, nil))
+		}
+		if n > 1 && n < 3 {
+			spans[0].Parent = "0" // no root by accident: a ring of one
+		}
+		return []Conversation{{ID: "t-a", Spans: spans, Start: t0}}
+	}}
+	got, err := Wait(t.Context(), s, probes, xs, 20*time.Second)
+	if err != nil || !got["a"].Complete || got["a"].Spans != 3 {
+		t.Errorf("%+v %v", got["a"], err)
+	}
+	// Never.
+	got, err = Wait(t.Context(), &slow{f: func(int32) []Conversation { return nil }}, probes, xs, 300*time.Millisecond)
+	if err != nil || got["a"].Found || got["a"].Why == "" {
+		t.Errorf("%+v %v", got["a"], err)
+	}
+	// Still growing at the end.
+	s = &slow{f: func(n int32) []Conversation {
+		spans := []otlp.Span{span("t-a", "root", "", 0, nil)}
+		for i := range n {
+			spans = append(spans, span("t-a", fmt.Sprint(i), "root", 0, nil))
+		}
+		return []Conversation{{ID: "t-a", Spans: spans, Start: t0}}
+	}}
+	if got, err = Wait(t.Context(), s, probes, xs, 600*time.Millisecond); err != nil || got["a"].Complete {
+		t.Errorf("%+v %v", got["a"], err)
+	}
+}
+
+func TestStore(t *testing.T) {
+	var s Store
+	s.Sink([]otlp.Span{span("t", "1", "", 0, nil)}, []otlp.Log{{Time: t0, Name: "gemini_cli.tool_call", Attrs: map[string]any{"session.id": "s-1", "function_name": "shell"}}})
+	s.Sink([]otlp.Span{span("t", "2", "1", -time.Second, nil)}, []otlp.Log{{Name: "x"}})
+	list, err := s.Conversations(t.Context(), t0.Add(-time.Minute))
+	if err != nil || len(list) != 2 || list[0].ID != "session:s-1" || len(list[1].Spans) != 2 || !list[1].Start.Equal(t0.Add(-time.Second)) {
+		t.Errorf("%v %+v", err, list)
+	}
+	if list, _ := s.Conversations(t.Context(), t0.Add(time.Hour)); len(list) != 0 {
+		t.Errorf("%+v", list)
+	}
+}
