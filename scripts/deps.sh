@@ -15,7 +15,8 @@ file() { # file, apt package
 case $want in
 test)
 	need gcc gcc; need python3 python3; need git git; need strace strace; need curl curl; need npm npm; need openssl openssl
-	file /usr/lib/gcc/x86_64-linux-gnu gcc
+	need ip iproute2; need nft nftables; need clang-19 clang-19; need llvm-strip-19 llvm-19
+	file /usr/include/bpf/bpf_helpers.h libbpf-dev
 	file /usr/include/x86_64-linux-gnu/asm/unistd_64.h linux-libc-dev
 	file /usr/include/stdio.h libc6-dev
 	;;
