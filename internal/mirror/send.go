@@ -101,6 +101,25 @@ type sender struct {
 	o    SendOptions
 	done Progress
 	last uint64 // epochs under the checkpoint that was published last
+	same bool   // what the target had is what is here
+}
+
+// sameSoFar makes sure that what the target has is the beginning of what is here: a log that was rolled back and went
+// on otherwise must not be grafted on.
+func (s *sender) sameSoFar(ctx context.Context, log string, have map[string]int64) error {
+	c := &Comparison{Where: s.to.String()}
+	for _, name := range sortedKeys(have) {
+		if strings.HasSuffix(name, ".keys") {
+			continue // an erasure changes them
+		}
+		if err := c.file(ctx, s.dir, s.to, log, name, have[name]); err != nil {
+			return err
+		}
+	}
+	if len(c.Reasons) > 0 {
+		return fmt.Errorf("%w: %s", ErrConflict, strings.Join(c.Reasons, "; "))
+	}
+	return nil
 }
 
 func (s *sender) tell(outage error) {
@@ -141,6 +160,12 @@ func (s *sender) pass(ctx context.Context) (ended bool, err error) {
 	have, err := s.to.Files(ctx, log)
 	if err != nil {
 		return false, err
+	}
+	if !s.same {
+		if err := s.sameSoFar(ctx, log, have); err != nil {
+			return false, err
+		}
+		s.same = true
 	}
 	for _, e := range extents {
 		if err := s.file(ctx, log, e, have[e.Name]); err != nil {
@@ -290,8 +315,10 @@ func Compare(ctx context.Context, dir string, m Target) (*Comparison, error) {
 		}
 	}
 	if lr, err := ledger.OpenReader(os.DirFS(dir)); err == nil {
-		if n := lr.Epochs(); n > c.Epochs && c.Status == ledger.StatusVerified {
-			c.Reasons = append(c.Reasons, fmt.Sprintf("it is behind: it has %d of %d epochs", c.Epochs, n))
+		if n := lr.Epochs(); n > c.Epochs && c.Status == ledger.StatusVerified && c.Pinned != nil {
+			at := time.Unix(0, c.Pinned.Time).UTC().Format(time.RFC3339)
+			c.Reasons = append(c.Reasons, fmt.Sprintf("it is behind: it has %d of %d epochs, since %s", c.Epochs, n, at))
+			c.Pinned.Time = 0 // it can't vouch for the time of all of it
 		}
 		lr.Close()
 	}
