@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -327,12 +328,8 @@ func readable(lr *ledger.Reader, rec *ledger.ReadRecord) error {
 		_, err := lr.Events(rec)
 		return err
 	}
-	return lr.PayloadTo(rec, discard{})
+	return lr.PayloadTo(rec, io.Discard)
 }
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
 func keysRotate(s *streams) *cobra.Command {
 	var f ringFlags

@@ -40,7 +40,7 @@ claim to be enough for any law.` +
 			if err != nil {
 				return err
 			}
-			e, err := f.erasure(r)
+			e, err := f.erasure()
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ claim to be enough for any law.` +
 	return cmd
 }
 
-func (f *destroyFlags) erasure(r *store.Run) (*store.Erasure, error) {
+func (f *destroyFlags) erasure() (*store.Erasure, error) {
 	e := &store.Erasure{Reason: f.reason}
 	var err error
 	if e.Events, err = numbers("--event", f.events); err != nil {
@@ -94,14 +94,8 @@ func (f *destroyFlags) erasure(r *store.Run) (*store.Erasure, error) {
 		if len(e.Events)+len(e.Records)+len(e.Epochs) > 0 {
 			return nil, usage("--all leaves nothing to name besides")
 		}
-		lr, err := r.Ledger()
-		if err != nil {
-			return nil, usage("%w", err)
-		}
-		defer lr.Close()
-		for n := range lr.Epochs() {
-			e.Epochs = append(e.Epochs, n)
-		}
+		e.All = true
+		return e, nil
 	}
 	if len(e.Events)+len(e.Records)+len(e.Epochs) == 0 {
 		return nil, usage("say what to erase: --event, --record, --epoch or --all")

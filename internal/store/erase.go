@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ type Erasure struct {
 	Epochs  []uint64
 	Records []uint64
 	Events  []uint64 // by sequence number in the run
+	All     bool     // every epoch that still has a payload; names nothing besides
 	Reason  string
 }
 
@@ -97,7 +99,15 @@ func (r *Run) planErase(e Erasure) (*erasePlan, error) {
 		return nil, err
 	}
 	p := &erasePlan{batches: map[uint64]map[int]bool{}, kept: map[uint64]*ledger.Bundle{}}
-	p.done.Epochs = slices.Compact(slices.Sorted(slices.Values(e.Epochs)))
+	p.done.Epochs, p.done.Records = slices.Compact(slices.Sorted(slices.Values(e.Epochs))), []uint64{}
+	if e.All {
+		if p.done.Epochs, err = fullEpochs(lr); err != nil {
+			return nil, err
+		}
+	}
+	if p.done.Epochs == nil {
+		p.done.Epochs = []uint64{}
+	}
 	for _, n := range p.done.Epochs {
 		if n >= lr.Epochs() {
 			return nil, fmt.Errorf("there is no epoch %d: the ledger has epochs 0 to %d", n, int64(lr.Epochs())-1)
@@ -110,6 +120,33 @@ func (r *Run) planErase(e Erasure) (*erasePlan, error) {
 		p.batches[at.Record][at.Index] = true
 	}
 	return p, p.walk(lr, e)
+}
+
+// fullEpochs are those with a payload that isn't erased.
+func fullEpochs(lr *ledger.Reader) ([]uint64, error) {
+	var out []uint64
+	for rec, err := range lr.Records(0) {
+		if err != nil {
+			return nil, fmt.Errorf("reading the ledger: %w", err)
+		}
+		if rec.Type < ledger.TypeUser || rec.Form.Clear() || !rec.Sealed || len(out) > 0 && out[len(out)-1] == rec.Epoch {
+			continue
+		}
+		if rec.Form.Kind() == ledger.FormBatch {
+			_, err = lr.Events(rec)
+		} else {
+			err = lr.PayloadTo(rec, io.Discard)
+		}
+		if err == nil {
+			out = append(out, rec.Epoch)
+		} else if !errors.Is(err, ledger.ErrErased) {
+			return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
+		}
+	}
+	if out == nil {
+		return nil, errors.New("nothing is left to erase")
+	}
+	return out, nil
 }
 
 // walk looks at every record once.
