@@ -189,7 +189,7 @@ func parseToken(b []byte) (*timeStamp, error) {
 	if !c.Type.Equal(oidSignedData) {
 		return wrap(fmt.Errorf("%w: its content type is %v", ErrSyntax, c.Type))
 	}
-	if err := der(c.Content.FullBytes, &s); err != nil {
+	if err := der(c.Content.Bytes, &s); err != nil {
 		return wrap(err)
 	}
 	if !s.Encap.Type.Equal(oidTSTInfo) || len(s.Signers) != 1 {
