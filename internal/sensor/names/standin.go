@@ -27,7 +27,7 @@ func (c *conn) standIn() {
 	for depth := 0; depth < maxDepth && c.standInConnect(); depth++ {
 		c.peek(0, true)
 	}
-	plain, _ := looksHTTP(c.pre)
+	plain := c.speaksHTTP()
 	switch {
 	case len(c.pre) > 0 && c.pre[0] == 22:
 		c.open(k)
@@ -40,6 +40,31 @@ func (c *conn) standIn() {
 		s := c.stream()
 		defer s.Close()
 		c.standInRaw(s, "tcp")
+	}
+}
+
+// speaksHTTP reads up to the end of the first line, where that can still become an HTTP request's, and tells whether
+// it is one. Anything else is kept as it comes, also if it begins with a word in capitals.
+func (c *conn) speaksHTTP() bool {
+	if ok, _ := looksHTTP(c.pre); !ok || len(c.pre) == 0 || c.raw.SetReadDeadline(time.Now().Add(helloWait)) != nil {
+		return false
+	}
+	defer func() { _ = c.raw.SetReadDeadline(time.Time{}) }() // fails only on a connection that is gone
+	buf := make([]byte, 4096)
+	for {
+		line, _, whole := bytes.Cut(c.pre, []byte("\n"))
+		if whole {
+			f := bytes.Fields(line)
+			return len(f) == 3 && bytes.HasPrefix(f[2], []byte("HTTP/"))
+		}
+		if ok, _ := looksHTTP(c.pre); !ok || len(c.pre) > maxHead {
+			return false
+		}
+		n, err := c.raw.Read(buf)
+		c.pre = append(c.pre, buf[:n]...)
+		if err != nil {
+			return false
+		}
 	}
 }
 
