@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"encoding/json"
 	"io"
 	"maps"
 	"os"
@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/analysis"
 	"github.com/bodycam-dev/bodycam/internal/conduct"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/security"
@@ -22,25 +23,34 @@ import (
 
 // analyse runs a plan's analyses over a record.
 func analyse(ctx context.Context, r *store.Run, p *kind.Plan) ([]bodycam.Finding, error) {
-	findings := []bodycam.Finding{}
+	list := make([]analysis.Analysis, 0, len(p.Analyses))
+	builtins := map[string]analysis.Builtin{}
 	for _, a := range p.Analyses {
-		run, ok := analyses[a.Name]
+		list = append(list, analysis.Analysis{Name: a.Name, Command: a.Command, Dir: a.Dir, Timeout: a.Timeout.D(), Parameters: a.Parameters})
+		b, ok := analyses[a.Name]
 		if !ok {
-			return findings, fmt.Errorf("analysis %q: there is no such built-in analysis", a.Name)
+			continue
 		}
-		fs, err := run(ctx, r, p)
-		if err != nil {
-			return findings, fmt.Errorf("analysis %s: %w", a.Name, err)
-		}
-		findings = append(findings, fs...)
+		builtins[a.Name] = analysis.Builtin{Version: b.version, Digest: b.digest(),
+			Run: func(ctx context.Context, r *store.Run, _ map[string]json.RawMessage) ([]bodycam.Finding, error) {
+				return b.run(ctx, r, p)
+			}}
 	}
-	return findings, nil
+	findings, _, err := analysis.Run(ctx, r, list, builtins, confined)
+	return findings, err
+}
+
+// builtinAnalysis is an analysis that comes with bodycam.
+type builtinAnalysis struct {
+	version string
+	digest  func() string // of the data that it judges by
+	run     func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error)
 }
 
 // analyses are the built-in ones.
-var analyses = map[string]func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error){
-	conduct.Name:  judgeConduct,
-	security.Name: judgeSecurity,
+var analyses = map[string]builtinAnalysis{
+	conduct.Name:  {conduct.Version, func() string { return "" }, judgeConduct},
+	security.Name: {security.Version, security.Digest, judgeSecurity},
 }
 
 // build says which bodycam this is. The digest pins the recorder's own code to what it recorded.
@@ -58,13 +68,17 @@ var build = sync.OnceValue(func() bodycam.Build {
 	return b
 })
 
-// checkAnalyses refuses a plan that names an analysis which isn't there, before anything is run.
+// checkAnalyses refuses a plan that names an analysis which isn't there, or obligations that can't be read, before
+// anything is run.
 func checkAnalyses(p *kind.Plan) error {
 	for _, a := range p.Analyses {
 		if _, ok := analyses[a.Name]; !ok && len(a.Command) == 0 {
 			names := slices.Sorted(maps.Keys(analyses))
 			return usage("analysis %q: there is no such built-in analysis (%s)", a.Name, strings.Join(names, ", "))
 		}
+	}
+	if _, err := conduct.ParseObligations(p.Judge.Obligations); err != nil {
+		return usage("kind %s, task %s: %w", p.Kind.Name, p.Task.Name, err)
 	}
 	return nil
 }

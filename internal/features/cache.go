@@ -77,6 +77,7 @@ func recordState(r *store.Run) string {
 	for _, a := range r.Info.Artifacts {
 		fmt.Fprintln(h, a.Path, a.SHA256)
 	}
+	fmt.Fprintln(h, r.Info.Agent.Programs, r.Info.Agent.State, r.Info.Environment.Resolver, r.Info.Unlinked)
 	h.Write(r.Info.Plan)
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -43,6 +43,7 @@ func Extract(r *store.Run, join Join) (*Features, error) {
 			return nil, err
 		}
 	}
+	x.programs, x.state = r.Info.Agent.Programs, r.Info.Agent.State
 	if a := r.Info.Environment.Resolver; a != "" {
 		x.endpoints = append(x.endpoints, a)
 	}
@@ -82,6 +83,8 @@ type Extractor struct {
 	parents   map[bodycam.Proc]bodycam.Proc
 	inStartup map[bodycam.Proc]bool
 	endpoints []string
+	programs  []string // of the harness
+	state     []string // where it keeps its own
 	asked     map[question]bool
 	skills    *skillWatch
 	existed   map[string]bool // files that were there before the agent began
@@ -497,7 +500,7 @@ func (p *Plan) CommonPath(name string) string {
 func (x *Extractor) Finish() *Features {
 	f := x.f
 	procs := map[bodycam.Proc]struct{}{}
-	noise := newNoise(x.plan, x.endpoints)
+	noise := newNoise(x)
 	for _, r := range f.Resources {
 		r.Procs = len(r.procs)
 		for p := range r.procs {

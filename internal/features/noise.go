@@ -46,13 +46,15 @@ var writeNoise = []string{"/dev", "/proc/self", "/proc/*/oom_score_adj", "/proc/
 // noise tells ordinary resources apart.
 type noise struct {
 	state     []string
+	programs  []string
 	skills    []string
 	grading   []string
 	endpoints []string
 }
 
-func newNoise(p *Plan, endpoints []string) *noise {
-	return &noise{state: p.Judge.HarnessState, skills: p.SkillRoots(), grading: p.GradingPlaces(), endpoints: endpoints}
+func newNoise(x *Extractor) *noise {
+	return &noise{state: slices.Concat(x.plan.Judge.HarnessState, x.state), programs: slices.Concat(harnessPrograms, x.programs),
+		skills: x.plan.SkillRoots(), grading: x.plan.GradingPlaces(), endpoints: x.endpoints}
 }
 
 // of says why a resource is noise, "" where it isn't. What a process was told to touch is no noise, unless it is
@@ -60,7 +62,7 @@ func newNoise(p *Plan, endpoints []string) *noise {
 func (n *noise) of(r *Resource, account bool) string {
 	switch r.Kind {
 	case bodycam.Command:
-		if under(r.Name, harnessPrograms) {
+		if under(r.Name, n.programs) {
 			return "harness"
 		}
 	case bodycam.Host:
