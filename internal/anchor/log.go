@@ -1,0 +1,79 @@
+package anchor
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/merkle"
+)
+
+// Source is where a runner's heads come from.
+type Source interface {
+	// Head returns the newest head, or one without a note where there is none yet.
+	Head() (Head, error)
+	// At is a head that was the newest once.
+	At(n *checkpoint.Note) Head
+	// Promised is the longest time between two anchors that the log declares; 0: none.
+	Promised() time.Duration
+}
+
+// Log is the log of a run's directory.
+type Log struct{ r *ledger.Reader }
+
+// OpenLog opens the log of a run's directory. No key is needed.
+func OpenLog(dir string) (*Log, error) {
+	r, err := ledger.OpenReader(os.DirFS(dir))
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", dir, err)
+	}
+	return &Log{r}, nil
+}
+
+// Close closes the log.
+func (l *Log) Close() error { return l.r.Close() }
+
+// Genesis is what the log declares of itself.
+func (l *Log) Genesis() ledger.Genesis { return l.r.Genesis() }
+
+// Promised implements [Source].
+func (l *Log) Promised() time.Duration { return l.r.Genesis().AnchorEvery }
+
+// Head implements [Source].
+func (l *Log) Head() (Head, error) {
+	n, err := l.r.Checkpoint()
+	if err != nil || n == nil {
+		return Head{}, err
+	}
+	return l.At(n), nil
+}
+
+// At implements [Source].
+func (l *Log) At(n *checkpoint.Note) Head {
+	return Head{n, func(old uint64) ([]merkle.Hash, error) { return l.Consistency(old, n.Size) }}
+}
+
+// Consistency is the proof that the log's first old epochs are a prefix of its first size epochs.
+func (l *Log) Consistency(old, size uint64) ([]merkle.Hash, error) {
+	var leaves []merkle.Hash
+	if old > 0 && old < size {
+		for h, err := range l.r.Headers(0) {
+			if err != nil {
+				return nil, err
+			}
+			if leaves = append(leaves, h.Hash()); uint64(len(leaves)) == size {
+				break
+			}
+		}
+		if uint64(len(leaves)) < size {
+			return nil, fmt.Errorf("the log has %d sealed epochs, not %d", len(leaves), size)
+		}
+		return merkle.Consistency(leaves, int(old))
+	}
+	if old > size {
+		return nil, fmt.Errorf("no tree of %d epochs is a prefix of one of %d", old, size)
+	}
+	return nil, nil
+}
