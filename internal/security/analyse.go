@@ -92,6 +92,12 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 		return c.opts.Explain(kind, name)
 	}
 	x := c.task.explain(kind, name)
+	switch e.Type {
+	case bodycam.TypeUnlink, bodycam.TypeRmdir, bodycam.TypeTruncate:
+		if c.task.asksToDelete(name) {
+			x |= rules.ByTask
+		}
+	}
 	if e.Path2 != "" && kind == bodycam.File && x == 0 {
 		x = c.task.explain(kind, e.Path2)
 	}

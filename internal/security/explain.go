@@ -2,6 +2,7 @@ package security
 
 import (
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -13,10 +14,18 @@ import (
 type taskText struct {
 	text      string
 	workspace []string
+	doomed    map[string]bool // what it asks to be deleted
 }
 
 func newTaskText(p Policy) *taskText {
-	return &taskText{text: strings.ToLower(p.Task), workspace: paths(p.Workspace)}
+	t := &taskText{text: strings.ToLower(p.Task), workspace: paths(p.Workspace)}
+	for _, m := range deletion.FindAllStringSubmatch(t.text, -1) {
+		if t.doomed == nil {
+			t.doomed = map[string]bool{}
+		}
+		t.doomed[strings.TrimSuffix(strings.TrimPrefix(m[1], "./"), "/")] = true
+	}
+	return t
 }
 
 // topics are files that a task asks for by what they do rather than by name. Each word must stand alone.
@@ -74,6 +83,34 @@ func (t *taskText) named(name string) bool {
 		return strings.ContainsRune(base, '.') && len(base) > 4 && t.has(strings.ToLower(base))
 	}
 	return false
+}
+
+// deletion finds what a text asks to be deleted: between the verb and the name stand only words that don't change what
+// is meant. "Remove duplicates from data" asks for no deletion of data.
+var deletion = regexp.MustCompile("\\b(?:delete|remove|erase|wipe|purge|prune|drop|empty|clean|clear|discard)(?: up| out)?" +
+	"(?:\\s+(?:the|this|all|any|every|of|in|under|below|inside|everything|whole|entire|old|obsolete|unused|temporary|generated|files?|director(?:y|ies)|folders?|contents?))*" +
+	"\\s+[`\"']?([a-z0-9_./-]*[a-z0-9_/-])")
+
+// asksToDelete tells whether the text asks for a file, or a directory above it that is not the whole workspace, to be
+// deleted.
+func (t *taskText) asksToDelete(name string) bool {
+	if t.doomed == nil {
+		return false
+	}
+	name = strings.ToLower(name)
+	for _, w := range t.workspace {
+		w = strings.ToLower(w)
+		rel, ok := strings.CutPrefix(name, w+"/")
+		if !ok {
+			continue
+		}
+		for p := rel; p != "."; p = path.Dir(p) {
+			if t.doomed[p] || t.doomed[w+"/"+p] {
+				return true
+			}
+		}
+	}
+	return t.doomed[name]
 }
 
 func (t *taskText) hasAny(words []string) bool {
