@@ -25,7 +25,7 @@ type callTables struct {
 }
 
 var actions = map[string]sensorAct{
-	"open": sensorActA_OPEN, "openhow": sensorActA_OPENHOW, "path": sensorActA_PATH, "fd": sensorActA_FD,
+	"open": sensorActA_OPEN, "openhow": sensorActA_OPENHOW, "path": sensorActA_PATH, "move": sensorActA_MOVE, "rename": sensorActA_RENAME, "fd": sensorActA_FD,
 	"args": sensorActA_ARGS, "chdir": sensorActA_CHDIR, "chroot": sensorActA_CHROOT, "exec": sensorActA_EXEC,
 	"read": sensorActA_READ, "write": sensorActA_WRITE, "copy": sensorActA_COPY, "close": sensorActA_CLOSE, "reflink": sensorActA_REFLINK,
 	"mmap": sensorActA_MMAP, "clone": sensorActA_CLONE, "clone3": sensorActA_CLONE3, "kill": sensorActA_KILL,
@@ -33,6 +33,28 @@ var actions = map[string]sensorAct{
 	"listen": sensorActA_LISTEN, "accept": sensorActA_ACCEPT, "sendto": sensorActA_SENDTO,
 	"sendmsg": sensorActA_SENDMSG, "sendmmsg": sensorActA_SENDMMSG, "recvmsg": sensorActA_RECVMSG,
 	"uring": sensorActA_URING, "indirect": sensorActA_INDIRECT, "socketcall": sensorActA_SOCKETCALL,
+}
+
+var follows = map[string]sensorFollow{
+	"-": sensorFollowF_NO, "yes": sensorFollowF_YES, "at": sensorFollowF_AT, "link": sensorFollowF_LINK, "open": sensorFollowF_OPEN,
+	"name": sensorFollowF_NAME, "text": sensorFollowF_TEXT,
+}
+
+// parseFollow reads how a name is treated: a word, and the argument that holds the flags which decide.
+func parseFollow(s string) (uint8, error) {
+	word, n, flagged := strings.Cut(s, ":")
+	f, ok := follows[word]
+	if !ok {
+		return 0, fmt.Errorf("no way %q to treat a name", s)
+	}
+	if !flagged {
+		return uint8(f), nil
+	}
+	i, err := strconv.Atoi(n)
+	if err != nil || i < 1 || i > 6 {
+		return 0, fmt.Errorf("%q is no argument number", n)
+	}
+	return uint8(f) | uint8(i)<<4, nil
 }
 
 // socketcallNames are the calls that i386's socketcall multiplexes, by its first argument (linux/net.h).
@@ -66,8 +88,8 @@ func parseCalls(tsv string) (*callTables, error) {
 }
 
 func (t *callTables) add(f []string) error {
-	if len(f) != 10 {
-		return fmt.Errorf("%d columns, want 10", len(f))
+	if len(f) != 12 {
+		return fmt.Errorf("%d columns, want 12", len(f))
 	}
 	typ, ok := bodycam.ParseType(f[1])
 	if !ok {
@@ -77,8 +99,9 @@ func (t *callTables) add(f []string) error {
 	if !ok {
 		return fmt.Errorf("no action %q", f[2])
 	}
+	var err error
 	var arg [7]uint8
-	for i, s := range f[3:] {
+	for i, s := range f[3:10] {
 		if s == "-" {
 			continue
 		}
@@ -89,6 +112,12 @@ func (t *callTables) add(f []string) error {
 		arg[i] = uint8(n)
 	}
 	c := sensorCall{Act: uint8(act), Type: uint8(typ), Dfd: arg[0], Path: arg[1], Dfd2: arg[2], Path2: arg[3], Fd: arg[4], Fd2: arg[5], Flags: arg[6]}
+	if c.Follow, err = parseFollow(f[10]); err == nil {
+		c.Follow2, err = parseFollow(f[11])
+	}
+	if err != nil {
+		return err
+	}
 	name, only, _ := strings.Cut(f[0], "@")
 	found := false
 	for _, abi := range []bodycam.ABI{bodycam.ABIAMD64, bodycam.ABII386, bodycam.ABIX32} {

@@ -286,6 +286,9 @@ const (
 	walkDetached = 8
 	walkNoFD     = 16
 	walkObject   = 32
+	walkUnsure   = 64
+	walkRest     = 128
+	walkName     = 256
 )
 
 // walkMarks says what the bits of a walk mean for an event.

@@ -1,7 +1,9 @@
 package bpf
 
 import (
+	"path"
 	"strconv"
+	"strings"
 
 	"github.com/bodycam-dev/bodycam"
 )
@@ -46,11 +48,7 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 			e.Flags = b.Arg[i-1]&0xffffffff | b.Arg[i]<<32
 		}
 	case bodycam.TypeXattr:
-		e.Detail, e.Path2, e.Path2Given = e.Path2Given, "", ""
-	case bodycam.TypeMount:
-		if e.Syscall() == "mount" {
-			e.Path2 = "" // the source may be a name of any kind
-		}
+		e.Detail, e.Path2Given = e.Path2Given, ""
 	case bodycam.TypeFork:
 		if e.Flags&cloneNew != 0 {
 			e.Type = bodycam.TypeNamespace
@@ -95,37 +93,52 @@ func sourceOf(t bodycam.Type) sensorSource {
 	return sensorSourceSRC_CALL
 }
 
-// names fills the paths of a call. A path that the kernel's object gave is exact; one made from the name as given is
-// text that the program may have changed meanwhile, and so is marked.
+// names fills the paths of a call.
 func (d *decoder) names(e *bodycam.Event, r record, b *sensorBody, s *[4][]byte) {
-	first, second := b.Walk&0xff, b.Walk>>8
+	first, second := b.Walk&0xffff, b.Walk>>16
 	e.PathGiven = string(s[0])
 	e.Dev, e.Ino = dev(b.Dev), b.Ino
 	switch {
-	case first&walkObject != 0:
-		e.Path = d.place(r, s[1])
-		e.Marks |= walkMarks(first)
-	case e.Type == bodycam.TypeSymlink:
-		e.Path = e.PathGiven
-	case len(s[0]) > 0 || len(s[1]) > 0:
-		e.Path = join(d.place(r, s[1]), e.PathGiven)
-		e.Marks |= bodycam.MarkUnverified
-		if len(s[0]) == 0 || s[0][0] != '/' {
-			e.Marks |= walkMarks(first)
+	case first&walkName != 0:
+		if e.Type == bodycam.TypeSymlink {
+			e.Path = e.PathGiven
 		}
+	case len(s[0]) > 0 || len(s[1]) > 0:
+		e.Path = d.lead(e, r, first, s[1], s[0])
 	case first&walkNoFD != 0 && e.Errno == 0:
 		e.Marks |= bodycam.MarkRaced
 	}
-	if e.Type != bodycam.TypeExec && (len(s[2]) > 0 || len(s[3]) > 0) {
-		e.Path2Given = string(s[2])
-		e.Path2 = join(d.place(r, s[3]), e.Path2Given)
-		if e.Type != bodycam.TypeXattr {
-			e.Marks |= bodycam.MarkUnverified
-		}
-		if len(s[2]) == 0 || s[2][0] != '/' {
-			e.Marks |= walkMarks(second) &^ bodycam.MarkDeleted
-		}
+	if e.Type == bodycam.TypeExec || len(s[2]) == 0 && len(s[3]) == 0 {
+		return
 	}
+	e.Path2Given = string(s[2])
+	if second&walkName == 0 {
+		e.Path2 = d.lead(e, r, second&^walkDeleted, s[3], s[2])
+	}
+}
+
+// lead returns where a name leads. Where the kernel side could walk the way the path is canonical, and exact unless it says
+// otherwise. Else it is made from the name as given and the folder that it starts from, as text, and marked.
+func (d *decoder) lead(e *bodycam.Event, r record, bits uint32, walked, given []byte) string {
+	if bits&walkObject == 0 {
+		e.Marks |= bodycam.MarkUnverified
+		if len(given) == 0 || given[0] != '/' {
+			e.Marks |= walkMarks(bits)
+		}
+		return join(d.place(r, walked), string(given))
+	}
+	e.Marks |= walkMarks(bits)
+	if bits&walkUnsure != 0 {
+		e.Marks |= bodycam.MarkUnverified
+	}
+	p := d.place(r, walked)
+	if bits&walkRest == 0 {
+		return p
+	}
+	if strings.Contains(p, "/..") { // what lies beyond a folder that isn't there is nowhere
+		e.Marks |= bodycam.MarkUnverified
+	}
+	return path.Clean(p)
 }
 
 func (d *decoder) target(e *bodycam.Event, b *sensorBody) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +43,7 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	for name, v := range map[string]any{
 		sensorVarTargetCgroup: id, sensorVarTargetLevel: level, sensorVarHostMntns: uint32(ns.Ino),
 		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls,
-		sensorVarWakeAt: wake, sensorVarStopAt: stop,
+		sensorVarWakeAt: wake, sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(),
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return nil, fmt.Errorf("setting %s in the BPF object: %w", name, err)
@@ -57,6 +58,24 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 		return nil, fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.7 or later are needed; bodycam doctor tries each): %w", err)
 	}
 	return p, nil
+}
+
+// exitTellsLast tells whether the kernel's tracepoint sched_process_exit says that the last thread of its process ends.
+func exitTellsLast() bool {
+	types, err := btf.LoadKernelSpec()
+	if err != nil {
+		return false // loading fails too then, and says why
+	}
+	var hook *btf.Typedef
+	if types.TypeByName("btf_trace_sched_process_exit", &hook) != nil {
+		return false
+	}
+	ptr, ok := hook.Type.(*btf.Pointer)
+	if !ok {
+		return false
+	}
+	proto, ok := ptr.Target.(*btf.FuncProto)
+	return ok && len(proto.Params) >= 3 // the first is the hook's own
 }
 
 // cgroupID returns the id of a cgroup v2 directory and its depth below the root of the hierarchy.

@@ -20,34 +20,36 @@ const (
 	sensorActA_OPEN       sensorAct = 1
 	sensorActA_OPENHOW    sensorAct = 2
 	sensorActA_PATH       sensorAct = 3
-	sensorActA_FD         sensorAct = 4
-	sensorActA_ARGS       sensorAct = 5
-	sensorActA_CHDIR      sensorAct = 6
-	sensorActA_CHROOT     sensorAct = 7
-	sensorActA_EXEC       sensorAct = 8
-	sensorActA_READ       sensorAct = 9
-	sensorActA_WRITE      sensorAct = 10
-	sensorActA_COPY       sensorAct = 11
-	sensorActA_REFLINK    sensorAct = 12
-	sensorActA_CLOSE      sensorAct = 13
-	sensorActA_MMAP       sensorAct = 14
-	sensorActA_CLONE      sensorAct = 15
-	sensorActA_CLONE3     sensorAct = 16
-	sensorActA_KILL       sensorAct = 17
-	sensorActA_TARGET     sensorAct = 18
-	sensorActA_PIDFD      sensorAct = 19
-	sensorActA_PRCTL      sensorAct = 20
-	sensorActA_CONNECT    sensorAct = 21
-	sensorActA_BIND       sensorAct = 22
-	sensorActA_LISTEN     sensorAct = 23
-	sensorActA_ACCEPT     sensorAct = 24
-	sensorActA_SENDTO     sensorAct = 25
-	sensorActA_SENDMSG    sensorAct = 26
-	sensorActA_SENDMMSG   sensorAct = 27
-	sensorActA_RECVMSG    sensorAct = 28
-	sensorActA_URING      sensorAct = 29
-	sensorActA_INDIRECT   sensorAct = 30
-	sensorActA_SOCKETCALL sensorAct = 31
+	sensorActA_MOVE       sensorAct = 4
+	sensorActA_RENAME     sensorAct = 5
+	sensorActA_FD         sensorAct = 6
+	sensorActA_ARGS       sensorAct = 7
+	sensorActA_CHDIR      sensorAct = 8
+	sensorActA_CHROOT     sensorAct = 9
+	sensorActA_EXEC       sensorAct = 10
+	sensorActA_READ       sensorAct = 11
+	sensorActA_WRITE      sensorAct = 12
+	sensorActA_COPY       sensorAct = 13
+	sensorActA_REFLINK    sensorAct = 14
+	sensorActA_CLOSE      sensorAct = 15
+	sensorActA_MMAP       sensorAct = 16
+	sensorActA_CLONE      sensorAct = 17
+	sensorActA_CLONE3     sensorAct = 18
+	sensorActA_KILL       sensorAct = 19
+	sensorActA_TARGET     sensorAct = 20
+	sensorActA_PIDFD      sensorAct = 21
+	sensorActA_PRCTL      sensorAct = 22
+	sensorActA_CONNECT    sensorAct = 23
+	sensorActA_BIND       sensorAct = 24
+	sensorActA_LISTEN     sensorAct = 25
+	sensorActA_ACCEPT     sensorAct = 26
+	sensorActA_SENDTO     sensorAct = 27
+	sensorActA_SENDMSG    sensorAct = 28
+	sensorActA_SENDMMSG   sensorAct = 29
+	sensorActA_RECVMSG    sensorAct = 30
+	sensorActA_URING      sensorAct = 31
+	sensorActA_INDIRECT   sensorAct = 32
+	sensorActA_SOCKETCALL sensorAct = 33
 )
 
 type sensorBody struct {
@@ -109,16 +111,18 @@ type sensorCache struct {
 }
 
 type sensorCall struct {
-	_     structs.HostLayout
-	Act   uint8
-	Type  uint8
-	Dfd   uint8
-	Path  uint8
-	Dfd2  uint8
-	Path2 uint8
-	Fd    uint8
-	Fd2   uint8
-	Flags uint8
+	_       structs.HostLayout
+	Act     uint8
+	Type    uint8
+	Dfd     uint8
+	Path    uint8
+	Dfd2    uint8
+	Path2   uint8
+	Fd      uint8
+	Fd2     uint8
+	Flags   uint8
+	Follow  uint8
+	Follow2 uint8
 }
 
 type sensorFlush struct {
@@ -144,6 +148,18 @@ type sensorFlush struct {
 	Prot       uint32
 }
 
+type sensorFollow uint32
+
+const (
+	sensorFollowF_NO   sensorFollow = 0
+	sensorFollowF_YES  sensorFollow = 1
+	sensorFollowF_AT   sensorFollow = 2
+	sensorFollowF_LINK sensorFollow = 3
+	sensorFollowF_OPEN sensorFollow = 4
+	sensorFollowF_NAME sensorFollow = 5
+	sensorFollowF_TEXT sensorFollow = 6
+)
+
 type sensorKind uint32
 
 const (
@@ -166,6 +182,12 @@ const (
 	sensorKindK_FLOW     sensorKind = 17
 	sensorKindK_DNS      sensorKind = 18
 )
+
+type sensorKnown struct {
+	_      structs.HostLayout
+	Folder uint64
+	Entry  uint64
+}
 
 type sensorNet struct {
 	_        structs.HostLayout
@@ -229,27 +251,42 @@ type sensorRec struct {
 }
 
 type sensorScratch struct {
-	_    structs.HostLayout
-	Arg  [8]uint64
-	Ret  int64
-	Nr   uint32
-	Abi  uint32
-	Walk uint32
-	Pad  uint32
-	Ptr  uint64
-	Call struct {
-		_     structs.HostLayout
-		Act   uint8
-		Type  uint8
-		Dfd   uint8
-		Path  uint8
-		Dfd2  uint8
-		Path2 uint8
-		Fd    uint8
-		Fd2   uint8
-		Flags uint8
+	_         structs.HostLayout
+	Arg       [8]uint64
+	Ret       int64
+	Nr        uint32
+	Abi       uint32
+	Walk      uint32
+	Pad       uint32
+	Ptr       uint64
+	Dentry    uint64
+	Mnt       uint64
+	Found     uint64
+	At        uint32
+	Len       uint32
+	Links     uint32
+	Depth     uint32
+	Dfd       int32
+	Follow    uint32
+	Ended     uint32
+	Budget    uint32
+	Comp      [264]int8
+	Candidate [264]int8
+	Call      struct {
+		_       structs.HostLayout
+		Act     uint8
+		Type    uint8
+		Dfd     uint8
+		Path    uint8
+		Dfd2    uint8
+		Path2   uint8
+		Fd      uint8
+		Fd2     uint8
+		Flags   uint8
+		Follow  uint8
+		Follow2 uint8
 	}
-	_    [7]byte
+	_    [5]byte
 	Net  sensorNet
 	Back [4352]int8
 	Out  [24576]int8
@@ -301,6 +338,8 @@ type sensorStats struct {
 const (
 	sensorMapCaches         = "caches"
 	sensorMapCounters       = "counters"
+	sensorMapEnded          = "ended"
+	sensorMapKnownNames     = "known_names"
 	sensorMapPendings       = "pendings"
 	sensorMapRing           = "ring"
 	sensorMapScratches      = "scratches"
@@ -327,7 +366,11 @@ const (
 	sensorProgOnUring       = "on_uring"
 	sensorVarCalls32        = "calls32"
 	sensorVarCalls64        = "calls64"
+	sensorVarExitTellsLast  = "exit_tells_last"
 	sensorVarHostMntns      = "host_mntns"
+	sensorVarMovedAt        = "moved_at"
+	sensorVarMovedBefore    = "moved_before"
+	sensorVarMovedBy        = "moved_by"
 	sensorVarSocketcalls    = "socketcalls"
 	sensorVarStopAt         = "stop_at"
 	sensorVarStops          = "stops"
@@ -405,30 +448,36 @@ type sensorProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sensorMapSpecs struct {
-	Caches    *ebpf.MapSpec `ebpf:"caches"`
-	Counters  *ebpf.MapSpec `ebpf:"counters"`
-	Pendings  *ebpf.MapSpec `ebpf:"pendings"`
-	Ring      *ebpf.MapSpec `ebpf:"ring"`
-	Scratches *ebpf.MapSpec `ebpf:"scratches"`
-	Socks     *ebpf.MapSpec `ebpf:"socks"`
-	Stopped   *ebpf.MapSpec `ebpf:"stopped"`
+	Caches     *ebpf.MapSpec `ebpf:"caches"`
+	Counters   *ebpf.MapSpec `ebpf:"counters"`
+	Ended      *ebpf.MapSpec `ebpf:"ended"`
+	KnownNames *ebpf.MapSpec `ebpf:"known_names"`
+	Pendings   *ebpf.MapSpec `ebpf:"pendings"`
+	Ring       *ebpf.MapSpec `ebpf:"ring"`
+	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
+	Socks      *ebpf.MapSpec `ebpf:"socks"`
+	Stopped    *ebpf.MapSpec `ebpf:"stopped"`
 }
 
 // sensorVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sensorVariableSpecs struct {
-	Calls32      *ebpf.VariableSpec `ebpf:"calls32"`
-	Calls64      *ebpf.VariableSpec `ebpf:"calls64"`
-	HostMntns    *ebpf.VariableSpec `ebpf:"host_mntns"`
-	Socketcalls  *ebpf.VariableSpec `ebpf:"socketcalls"`
-	StopAt       *ebpf.VariableSpec `ebpf:"stop_at"`
-	Stops        *ebpf.VariableSpec `ebpf:"stops"`
-	TargetCgroup *ebpf.VariableSpec `ebpf:"target_cgroup"`
-	TargetLevel  *ebpf.VariableSpec `ebpf:"target_level"`
-	Tree         *ebpf.VariableSpec `ebpf:"tree"`
-	TypesForGo   *ebpf.VariableSpec `ebpf:"types_for_go"`
-	WakeAt       *ebpf.VariableSpec `ebpf:"wake_at"`
+	Calls32       *ebpf.VariableSpec `ebpf:"calls32"`
+	Calls64       *ebpf.VariableSpec `ebpf:"calls64"`
+	ExitTellsLast *ebpf.VariableSpec `ebpf:"exit_tells_last"`
+	HostMntns     *ebpf.VariableSpec `ebpf:"host_mntns"`
+	MovedAt       *ebpf.VariableSpec `ebpf:"moved_at"`
+	MovedBefore   *ebpf.VariableSpec `ebpf:"moved_before"`
+	MovedBy       *ebpf.VariableSpec `ebpf:"moved_by"`
+	Socketcalls   *ebpf.VariableSpec `ebpf:"socketcalls"`
+	StopAt        *ebpf.VariableSpec `ebpf:"stop_at"`
+	Stops         *ebpf.VariableSpec `ebpf:"stops"`
+	TargetCgroup  *ebpf.VariableSpec `ebpf:"target_cgroup"`
+	TargetLevel   *ebpf.VariableSpec `ebpf:"target_level"`
+	Tree          *ebpf.VariableSpec `ebpf:"tree"`
+	TypesForGo    *ebpf.VariableSpec `ebpf:"types_for_go"`
+	WakeAt        *ebpf.VariableSpec `ebpf:"wake_at"`
 }
 
 // sensorObjects contains all objects after they have been loaded into the kernel.
@@ -451,19 +500,23 @@ func (o *sensorObjects) Close() error {
 //
 // It can be passed to loadSensorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sensorMaps struct {
-	Caches    *ebpf.Map `ebpf:"caches"`
-	Counters  *ebpf.Map `ebpf:"counters"`
-	Pendings  *ebpf.Map `ebpf:"pendings"`
-	Ring      *ebpf.Map `ebpf:"ring"`
-	Scratches *ebpf.Map `ebpf:"scratches"`
-	Socks     *ebpf.Map `ebpf:"socks"`
-	Stopped   *ebpf.Map `ebpf:"stopped"`
+	Caches     *ebpf.Map `ebpf:"caches"`
+	Counters   *ebpf.Map `ebpf:"counters"`
+	Ended      *ebpf.Map `ebpf:"ended"`
+	KnownNames *ebpf.Map `ebpf:"known_names"`
+	Pendings   *ebpf.Map `ebpf:"pendings"`
+	Ring       *ebpf.Map `ebpf:"ring"`
+	Scratches  *ebpf.Map `ebpf:"scratches"`
+	Socks      *ebpf.Map `ebpf:"socks"`
+	Stopped    *ebpf.Map `ebpf:"stopped"`
 }
 
 func (m *sensorMaps) Close() error {
 	return _SensorClose(
 		m.Caches,
 		m.Counters,
+		m.Ended,
+		m.KnownNames,
 		m.Pendings,
 		m.Ring,
 		m.Scratches,
@@ -476,17 +529,21 @@ func (m *sensorMaps) Close() error {
 //
 // It can be passed to loadSensorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sensorVariables struct {
-	Calls32      *ebpf.Variable `ebpf:"calls32"`
-	Calls64      *ebpf.Variable `ebpf:"calls64"`
-	HostMntns    *ebpf.Variable `ebpf:"host_mntns"`
-	Socketcalls  *ebpf.Variable `ebpf:"socketcalls"`
-	StopAt       *ebpf.Variable `ebpf:"stop_at"`
-	Stops        *ebpf.Variable `ebpf:"stops"`
-	TargetCgroup *ebpf.Variable `ebpf:"target_cgroup"`
-	TargetLevel  *ebpf.Variable `ebpf:"target_level"`
-	Tree         *ebpf.Variable `ebpf:"tree"`
-	TypesForGo   *ebpf.Variable `ebpf:"types_for_go"`
-	WakeAt       *ebpf.Variable `ebpf:"wake_at"`
+	Calls32       *ebpf.Variable `ebpf:"calls32"`
+	Calls64       *ebpf.Variable `ebpf:"calls64"`
+	ExitTellsLast *ebpf.Variable `ebpf:"exit_tells_last"`
+	HostMntns     *ebpf.Variable `ebpf:"host_mntns"`
+	MovedAt       *ebpf.Variable `ebpf:"moved_at"`
+	MovedBefore   *ebpf.Variable `ebpf:"moved_before"`
+	MovedBy       *ebpf.Variable `ebpf:"moved_by"`
+	Socketcalls   *ebpf.Variable `ebpf:"socketcalls"`
+	StopAt        *ebpf.Variable `ebpf:"stop_at"`
+	Stops         *ebpf.Variable `ebpf:"stops"`
+	TargetCgroup  *ebpf.Variable `ebpf:"target_cgroup"`
+	TargetLevel   *ebpf.Variable `ebpf:"target_level"`
+	Tree          *ebpf.Variable `ebpf:"tree"`
+	TypesForGo    *ebpf.Variable `ebpf:"types_for_go"`
+	WakeAt        *ebpf.Variable `ebpf:"wake_at"`
 }
 
 // sensorPrograms contains all programs after they have been loaded into the kernel.

@@ -13,6 +13,8 @@ enum act { /* the names in calls.tsv, lower case */
 	A_OPEN,     /* returns a descriptor of a file */
 	A_OPENHOW,  /* A_OPEN, with the flags at the address in the argument fd */
 	A_PATH,     /* names one or two paths */
+	A_MOVE,     /* A_PATH; names that lead further change */
+	A_RENAME,   /* A_PATH; such names change where a folder or a link is renamed */
 	A_FD,       /* acts on the file behind a descriptor */
 	A_ARGS,     /* only its arguments matter */
 	A_CHDIR,    /* A_PATH; on success the working directory is read back */
@@ -48,6 +50,7 @@ struct call {
 	__u8 act, type; /* type: bodycam's event type, passed through */
 	__u8 dfd, path, dfd2, path2;
 	__u8 fd, fd2, flags;
+	__u8 follow, follow2; /* enum follow: how the names are treated */
 };
 
 const volatile struct call calls64[CALLS] = {};

@@ -22,6 +22,7 @@ const volatile __u32 target_level = 0;  /* its depth */
 const volatile __u32 host_mntns = 0;    /* the recorder's mount namespace */
 const volatile __u32 wake_at = 1 << 20; /* bytes waiting before the reader is woken */
 const volatile __u32 stop_at = 0;       /* bytes waiting before the writer is stopped */
+const volatile bool exit_tells_last = false; /* sched_process_exit has a second argument */
 
 struct counter {
 	__u64 seen, lost;
@@ -37,7 +38,13 @@ struct scratch {
 	__u64 arg[8]; /* the call's six arguments; the last is always 0 */
 	__s64 ret;
 	__u32 nr, abi, walk, pad;
-	__u64 ptr;        /* argument of the path functions */
+	__u64 ptr;        /* argument of the string functions */
+	__u64 dentry, mnt; /* argument of the path functions, and where resolve is */
+	__u64 found;
+	__u32 at, len, links, depth; /* of resolve: the next byte, the component's length, what the way led through */
+	__s32 dfd;
+	__u32 follow, ended, budget;
+	char comp[264], candidate[264];
 	struct call call; /* what to do with the call that ends */
 	struct net net;
 	char back[STR_MAX + 256]; /* a path is written here from its end */

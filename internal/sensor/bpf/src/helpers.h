@@ -12,9 +12,9 @@
 #define __type(name, val) typeof(val) *name
 #define kfunc extern __attribute__((section(".ksyms"), weak))
 
-enum { MAP_HASH = 1, MAP_PERCPU_ARRAY = 6, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
 enum { F_NO_PREALLOC = 1, F_CLONE = 1 << 9 };
-enum { STORAGE_CREATE = 1 };
+enum { STORAGE_CREATE = 1, NO_EXIST = 1 };
 enum { RB_NO_WAKEUP = 1, RB_FORCE_WAKEUP = 2, RB_AVAIL_DATA = 0 };
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
@@ -41,6 +41,8 @@ static __u64 (*bpf_ringbuf_query)(void *ring, __u64 what) = (void *)134;
 static void *(*bpf_task_storage_get)(void *map, struct task_struct *t, void *value, __u64 flags) = (void *)156;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
+static long (*bpf_find_vma)(struct task_struct *t, __u64 addr, void *callback, void *ctx, __u64 flags) = (void *)180;
+
 kfunc int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end);
 kfunc int *bpf_iter_num_next(struct bpf_iter_num *it);
 kfunc void bpf_iter_num_destroy(struct bpf_iter_num *it);
@@ -54,6 +56,8 @@ kfunc void bpf_task_release(struct task_struct *t);
 #define as(T, p) ((T *)bpf_rdonly_cast((const void *)(p), __builtin_btf_type_id(*(T *)0, 1)))
 #define field_offset(T, member) __builtin_preserve_field_info(((T *)0)->member, 0)
 #define field_exists(T, member) __builtin_preserve_field_info(((T *)0)->member, 2)
+#define enum_value_exists(T, name) __builtin_preserve_enum_value(*(typeof(T) *)name, 0)
+#define enum_value(T, name) __builtin_preserve_enum_value(*(typeof(T) *)name, 1)
 #define ksym_exists(sym) (&(sym) != (void *)0)
 
 /*

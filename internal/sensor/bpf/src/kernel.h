@@ -46,6 +46,22 @@ struct super_block {
 	unsigned long s_magic;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct list_head {
+	struct list_head *next;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct inode {
 	unsigned short i_mode;
 	__u32 i_generation;
@@ -54,9 +70,14 @@ struct inode {
 	__s64 i_size;
 	struct super_block *i_sb;
 	void *i_private;
+	atomic_t i_writecount;
+	char *i_link;
 };
 
 struct dentry {
+	__u32 d_flags;
+	struct hlist_node d_sib;
+	struct hlist_head d_children; /* both since 6.8 */
 	struct hlist_bl_node d_hash;
 	struct dentry *d_parent;
 	struct qstr d_name;
@@ -80,16 +101,28 @@ struct mount {
 	struct dentry *mnt_mountpoint;
 	struct vfsmount mnt;
 	struct mnt_namespace *mnt_ns;
+	struct list_head mnt_mounts, mnt_child;
+};
+
+struct ovl_path {
+	struct dentry *dentry;
+};
+
+struct ovl_entry {
+	__u32 __numlower;
+	struct ovl_path __lowerstack[1];
+};
+
+struct ovl_inode { /* only where overlayfs is built into the kernel */
+	struct inode vfs_inode;
+	struct dentry *__upperdentry;
+	struct ovl_entry *oe;
 };
 
 struct path {
 	struct vfsmount *mnt;
 	struct dentry *dentry;
 };
-
-typedef struct {
-	int counter;
-} atomic_t;
 
 typedef struct {
 	__s64 counter;
@@ -125,6 +158,7 @@ struct files_struct {
 };
 
 struct fs_struct {
+	int users;
 	struct path root, pwd;
 };
 
@@ -174,7 +208,13 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 };
 
+struct vm_area_struct {
+	unsigned long vm_start, vm_end, vm_flags;
+	struct file *vm_file;
+};
+
 struct mm_struct {
+	atomic_t mm_users;
 	unsigned long arg_start, arg_end;
 };
 

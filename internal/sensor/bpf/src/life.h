@@ -4,6 +4,7 @@
 #define BODYCAM_LIFE_H
 
 #include "cache.h"
+#include "resolve.h"
 
 #define CLONE_THREAD 0x00010000
 #define CLONE_NEW 0x7e020080 /* new namespaces: NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET NEWTIME */
@@ -94,7 +95,7 @@ int on_exec(__u64 *ctx)
 	struct fs_struct *fs = t->fs;
 	b->len[3] = walk(s, &fs->pwd, pos);
 	pos += b->len[3];
-	b->walk |= s->walk << 8;
+	b->walk |= s->walk << 16;
 	b->len[0] = kernel_str(s, bp->filename, pos);
 	pos += b->len[0];
 	if (bp->interp != bp->filename) {
@@ -142,6 +143,25 @@ int on_newtask(__u64 *ctx)
 	return 0;
 }
 
+/* Processes whose end was reported, by id: their start. */
+struct {
+	__uint(type, MAP_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} ended SEC(".maps");
+
+/* first_to_end tells of the threads that end a process together which one came first. */
+static inline_always bool first_to_end(struct task_struct *t)
+{
+	__u32 tgid = t->tgid;
+	__u64 start = t->group_leader->start_boottime;
+	__u64 *old = bpf_map_lookup_elem(&ended, &tgid);
+	if (old)
+		return __sync_lock_test_and_set(old, start) != start;
+	return bpf_map_update_elem(&ended, &tgid, &start, NO_EXIST) == 0;
+}
+
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64 *ctx)
 {
@@ -155,7 +175,8 @@ int on_exit(__u64 *ctx)
 	if (c)
 		flush_all(s, t, c);
 	struct signal_struct *sig = t->signal;
-	bool last = sig->live.counter == 0;
+	/* Since 6.16 the kernel tells. Before, threads that end at once may all find themselves the last. */
+	bool last = exit_tells_last ? (bool)ctx[1] : sig->live.counter == 0 && first_to_end(t);
 	struct body *b = begin(s, last ? K_EXIT : K_THREAD, last ? SRC_EXIT : SRC_PART, 0);
 	b->ret = sig->flags & SIGNAL_GROUP_EXIT ? sig->group_exit_code : t->group_leader->exit_code;
 	put_unit(HEAD);
@@ -201,7 +222,7 @@ int on_signal(__u64 *ctx)
 	return 0;
 }
 
-enum { URING_OPENAT = 18, URING_OPENAT2 = 28 };
+enum { URING_OPENAT = 18, URING_OPENAT2 = 28, URING_RENAMEAT = 35, URING_LINKAT = 39 };
 
 /* Submissions: what is asked for is known, what came of it is not. */
 SEC("tp_btf/io_uring_submit_req")
@@ -216,6 +237,8 @@ int on_uring(__u64 *ctx)
 	struct body *b = begin(s, K_URING, SRC_URING, 0);
 	__u8 op = req->opcode;
 	b->arg[0] = op;
+	if (op >= URING_RENAMEAT && op <= URING_LINKAT)
+		names_moved(current());
 	__u32 pos = HEAD;
 	if (op == URING_OPENAT || op == URING_OPENAT2) {
 		struct io_open *o = as(struct io_open, &req->cmd);

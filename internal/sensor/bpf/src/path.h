@@ -9,7 +9,7 @@
 #define WALK_STEPS 1024
 
 /*
- * walk_at writes the path of the struct path at s->ptr to s->out[pos], from the top of its mount tree, and returns its
+ * walk_at writes the path of s->dentry in s->mnt to s->out[pos], from the top of its mount tree, and returns its
  * length. It goes from the name upwards, as d_path does, but does not stop at the process's root: a chroot hides
  * nothing. Global, so that the verifier looks at it once; hence the scratch instead of arguments.
  */
@@ -19,12 +19,10 @@ noinline_fn int walk_at(__u32 pos)
 	if (!s || pos > OUT_MAX - STR_MAX - 1)
 		return 0;
 	struct task_struct *t = current();
-	struct path *p = as(struct path, s->ptr);
-	struct dentry *d = as(struct dentry, p->dentry);
-	struct vfsmount *vm = p->mnt;
-	if (!d || !vm)
+	if (!s->dentry || !s->mnt)
 		return 0;
-	struct mount *m = as(struct mount, (void *)vm - field_offset(struct mount, mnt));
+	struct dentry *d = as(struct dentry, s->dentry);
+	struct mount *m = as(struct mount, s->mnt);
 	__u32 off = STR_MAX, bits = WALK_CUT;
 	if (!d->d_hash.pprev && d != d->d_parent)
 		s->walk |= WALK_DELETED;
@@ -117,9 +115,20 @@ noinline_fn __u64 hash_user_str(__u64 addr)
 	return h | 1;
 }
 
-static inline_always __u32 walk(struct scratch *s, const void *path, __u32 pos)
+static inline_always __u64 mount_of(const struct vfsmount *v)
 {
-	s->ptr = (__u64)path;
+	return v ? (__u64)v - field_offset(struct mount, mnt) : 0;
+}
+
+static inline_always void start_at(struct scratch *s, struct path *p)
+{
+	s->dentry = (__u64)p->dentry;
+	s->mnt = mount_of(p->mnt);
+}
+
+static inline_always __u32 walk(struct scratch *s, struct path *p, __u32 pos)
+{
+	start_at(s, p);
 	return walk_at(pos) & 0x1fff;
 }
 
@@ -158,7 +167,7 @@ noinline_fn int walk_base(int dfd, __u32 pos)
 		return 0;
 	if (dfd == AT_FDCWD) {
 		struct fs_struct *fs = t->fs;
-		s->ptr = (__u64)&fs->pwd;
+		start_at(s, &fs->pwd);
 		return walk_at(pos);
 	}
 	struct file *f = fd_file(t, dfd);
@@ -166,7 +175,7 @@ noinline_fn int walk_base(int dfd, __u32 pos)
 		s->walk |= WALK_NOFD;
 		return 0;
 	}
-	s->ptr = (__u64)&f->f_path;
+	start_at(s, &f->f_path);
 	return walk_at(pos);
 }
 

@@ -66,13 +66,16 @@ enum { /* rec.flags */
 	REC_WORKER = 2,  /* a kernel worker acts for the process */
 };
 
-enum { /* body.walk: bits of the first path; of the second, shifted by 8 */
+enum { /* body.walk: bits of the first path; of the second, shifted by 16 */
 	WALK_DELETED = 1,
 	WALK_ANON = 2,
 	WALK_CUT = 4,
 	WALK_DETACHED = 8,
 	WALK_NOFD = 16,
 	WALK_OBJECT = 32, /* the path is the object's own, not that of the folder that the given name starts from */
+	WALK_UNSURE = 64,  /* somebody may have changed the name, or where it leads, before it was read */
+	WALK_REST = 128,   /* a folder on the way was not there: the rest of the path is as given */
+	WALK_NAME = 256,   /* the string is no path */
 };
 
 struct body {

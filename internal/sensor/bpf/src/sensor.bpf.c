@@ -18,6 +18,7 @@ const struct {
 	enum kind kind;
 	enum source source;
 	enum netop netop;
+	enum follow follow;
 	struct body body;
 	struct flush flush;
 } types_for_go = {};

@@ -6,6 +6,7 @@
 #include "cache.h"
 #include "calls.h"
 #include "net.h"
+#include "resolve.h"
 
 #define TS_COMPAT 2
 #define ABI_AMD64 1
@@ -19,6 +20,7 @@
 #define O_PATH 0x200000
 #define FICLONE 0x40049409
 #define FICLONERANGE 0x4020940d
+#define RENAME_EXCHANGE 2
 #define PIDFS_MAGIC 0x50494446
 
 /* arg returns argument n, from 1; 0 for no argument. */
@@ -49,7 +51,10 @@ static inline_always struct body *call_body(struct scratch *s, __u8 kind, __u8 s
 	return out_body(s);
 }
 
-/* put_name copies a name as given to out[pos]; the path that it starts from follows. */
+/*
+ * put_name copies a name as given to out[pos]; where it leads follows or, where that can't be seen, the path of the folder that it
+ * starts from.
+ */
 noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 {
 	GLOBAL_FN(0);
@@ -57,18 +62,42 @@ noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 	if (pos > OUT_MAX / 2)
 		return pos;
 	__u32 n = user_str(s, name, pos);
-	bool relative = !n || s->out[pos] != '/';
-	__u32 end = pos + n, m = 0;
+	__u32 end = pos + n;
+	int m = -1;
+	__u8 how = second ? c->follow2 : c->follow;
 	s->walk = 0;
-	if (relative) {
-		m = walk_base(dfd, end) & 0x1fff;
-		b->walk |= second ? s->walk << 8 : s->walk;
-	} else { /* starts from the process's root: which one matters only after a chroot */
-		struct fs_struct *fs = t->fs;
-		m = walk(s, &fs->root, end);
-		if (m <= 1)
-			m = 0;
+	if (how == F_NAME) {
+		s->walk = WALK_NAME;
+		m = 0;
+	} else if (how != F_TEXT && (n || s->ret >= 0)) {
+		s->dfd = dfd;
+		s->follow = follows(s, how);
+		m = resolve(pos, n);
+		if (m >= 0) {
+			s->walk |= WALK_OBJECT;
+			if (!certain(name, n))
+				s->walk |= WALK_UNSURE;
+			struct inode *in = s->ended == STEP_ON ? as(struct dentry, s->dentry)->d_inode : 0;
+			if (in && !second) {
+				b->ino = in->i_ino;
+				b->dev = in->i_sb->s_dev;
+			}
+		}
 	}
+	if (m < 0) {
+		s->walk = 0;
+		bool relative = !n || s->out[pos] != '/';
+		if (relative) {
+			m = walk_base(dfd, end) & 0x1fff;
+		} else { /* starts from the process's root: which one matters only after a chroot */
+			struct fs_struct *fs = t->fs;
+			m = walk(s, &fs->root, end);
+			s->walk = 0;
+			if (m <= 1)
+				m = 0;
+		}
+	}
+	b->walk |= second ? s->walk << 16 : s->walk;
 	if (second) {
 		b->len[2] = n;
 		b->len[3] = m;
@@ -134,18 +163,19 @@ noinline_fn int on_path(void)
 		pos = put_name(dfd_arg(s, c->dfd2), arg(s, c->path2), pos, 1);
 	if (c->act == A_EXEC)
 		pos = put_tried_argv(s->arg[c->dfd ? 2 : 1], pos) & 0x7fff;
-	if (!s->ret)
+	if (!s->ret) {
 		__sync_fetch_and_add(&tree, 1);
+		if (c->act == A_MOVE || (c->act == A_RENAME && ((c->flags && (arg(s, c->flags) & RENAME_EXCHANGE)) || moves_ways(s))))
+			names_moved(t);
+	}
 	put_unit(pos);
 	return 0;
 }
 
-/* on_dir reports chdir and chroot: the name as given, and where that led. */
+/* on_dir reports chdir and chroot that worked: the name as given, and where that led. */
 noinline_fn int on_dir(void)
 {
 	GLOBAL_FN(0);
-	if (s->ret)
-		return on_path();
 	struct body *b = call_body(s, K_CALL, SRC_CALL);
 	struct fs_struct *fs = t->fs;
 	__u32 pos = HEAD, n = 0;
@@ -174,6 +204,7 @@ noinline_fn int on_fd(void)
 	__u32 pos = HEAD + b->len[1];
 	if (c->path2) {
 		b->len[2] = user_str(s, arg(s, c->path2), pos);
+		b->walk |= WALK_NAME << 16;
 		pos += b->len[2];
 	}
 	put_unit(pos);
@@ -229,22 +260,41 @@ static inline_always bool swapped(struct task_struct *t, struct file *f, __u64 f
 	return !(flags & O_PATH) && want && (f->f_mode & 3) != want;
 }
 
-/* on_open reports an open that worked, or folds it into the entry of an earlier one. */
+/* on_raced_open reports an open whose descriptor leads to another file by now: by the name as given. */
+noinline_fn int on_raced_open(void)
+{
+	GLOBAL_FN(0);
+	struct stats *st = my_stats();
+	if (st)
+		__sync_fetch_and_add(&st->raced, 1);
+	struct body *b = call_body(s, K_OPEN, SRC_OPEN);
+	s->call.follow = F_TEXT;
+	__u32 pos = c->path ? put_name(dfd_arg(s, c->dfd), arg(s, c->path), HEAD, 0) : HEAD;
+	b->walk = WALK_NOFD;
+	put_unit(pos);
+	return 0;
+}
+
+/*
+ * replaced is asked after a file was read: in a table that others share, the file may have been closed, freed and
+ * become another one meanwhile.
+ */
+static inline_always bool replaced(struct task_struct *t, int fd, struct file *f)
+{
+	struct files_struct *files = t->files;
+	if (!files || files->count.counter < 2)
+		return false;
+	return fd_file(t, fd) != f || (field_exists(struct file, f_ref) && f->f_ref.refcnt.counter != 0);
+}
+
+/* on_open reports an open that worked, or folds it into the entry of an earlier one. It returns 1 where the file is gone. */
 noinline_fn int on_open(void)
 {
 	GLOBAL_FN(0);
 	int fd = s->ret;
 	struct file *f = fd_file(t, fd);
-	if (!f || (c->flags && swapped(t, f, arg(s, c->flags)))) {
-		struct stats *st = my_stats();
-		if (st)
-			__sync_fetch_and_add(&st->raced, 1);
-		struct body *b = call_body(s, K_OPEN, SRC_OPEN);
-		b->walk = WALK_NOFD;
-		__u32 pos = c->path ? put_name(dfd_arg(s, c->dfd), arg(s, c->path), HEAD, 0) : HEAD;
-		put_unit(pos);
-		return 0;
-	}
+	if (!f || (c->flags && swapped(t, f, arg(s, c->flags))))
+		return 1;
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
 	struct cache *cache = my_cache(true);
 	__u64 given = c->path ? hash_user_str(arg(s, c->path)) : 1;
@@ -253,6 +303,8 @@ noinline_fn int on_open(void)
 		slot = entry_find(cache, f, d, given);
 		struct entry *e = &cache->e[slot & (ENTRIES - 1)];
 		if (slot >= 0 && e->tree == tree) {
+			if (replaced(t, fd, f))
+				return 1;
 			__u64 now = bpf_ktime_get_boot_ns();
 			seen(SRC_OPEN, 1);
 			if (!e->opens++)
@@ -280,7 +332,10 @@ noinline_fn int on_open(void)
 	b->len[1] = walk(s, &f->f_path, pos);
 	b->walk = s->walk | WALK_OBJECT;
 	b->slot = slot;
-	put_unit(pos + b->len[1]);
+	pos += b->len[1];
+	if (replaced(t, fd, f))
+		return 1;
+	put_unit(pos);
 	if (cache) {
 		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(out_rec(s)), given);
 		touch_entry(cache, slot);
@@ -438,19 +493,31 @@ static inline_always void load_flags(struct scratch *s, __u8 n)
 	s->arg[(n - 1) & 7] = flags;
 }
 
+/* load_how is load_flags for struct open_how, whose third word may bind the name to its folder. */
+static inline_always void load_how(struct scratch *s, __u8 n)
+{
+	__u64 how[3] = {};
+	bpf_probe_read_user(how, sizeof(how), (void *)arg(s, n));
+	s->arg[(n - 1) & 7] = how[0];
+	if (how[2])
+		s->call.follow = F_TEXT;
+}
+
 noinline_fn int dispatch(void)
 {
 	GLOBAL_FN(0);
 	switch (c->act) {
 	case A_OPENHOW:
-		load_flags(s, c->fd);
-		return s->ret >= 0 ? on_open() : on_path();
+		load_how(s, c->fd);
+		return s->ret < 0 ? on_path() : on_open() ? on_raced_open() : 0;
 	case A_CLONE3:
 		load_flags(s, c->fd);
 		return s->ret < 0 ? on_args() : 0;
 	case A_OPEN:
-		return s->ret >= 0 ? on_open() : on_path();
+		return s->ret < 0 ? on_path() : on_open() ? on_raced_open() : 0;
 	case A_PATH:
+	case A_MOVE:
+	case A_RENAME:
 		return on_path();
 	case A_EXEC:
 		return s->ret ? on_path() : 0;
@@ -458,7 +525,7 @@ noinline_fn int dispatch(void)
 		return on_fd();
 	case A_CHDIR:
 	case A_CHROOT:
-		return on_dir();
+		return s->ret ? on_path() : on_dir();
 	case A_ARGS:
 	case A_TARGET:
 	case A_PIDFD:
@@ -487,6 +554,8 @@ static inline_always void copy_call(struct scratch *s, const volatile struct cal
 	s->call.fd = c->fd;
 	s->call.fd2 = c->fd2;
 	s->call.flags = c->flags;
+	s->call.follow = c->follow;
+	s->call.follow2 = c->follow2;
 }
 
 SEC("tp_btf/sys_exit")
