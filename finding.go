@@ -57,9 +57,10 @@ type Finding struct {
 	// Verdict is set for obligations: pass, fail, undecidable.
 	Verdict string `json:"verdict,omitempty"`
 
-	Events   []uint64     `json:"events,omitempty"` // sequence numbers of the events it rests on; the first few of Count
-	Count    uint64       `json:"count"`            // how many alike calls it stands for
-	Row      *int         `json:"row,omitempty"`    // the transcript row that caused it; nil: the agent said nothing of this
+	Events   []uint64     `json:"events,omitempty"`  // sequence numbers of the events it rests on; the first few of Count
+	Records  []uint64     `json:"records,omitempty"` // ledger records that hold those events, where the run has a ledger
+	Count    uint64       `json:"count"`             // how many alike calls it stands for
+	Row      *int         `json:"row,omitempty"`     // the transcript row that caused it; nil: the agent said nothing of this
 	RowText  string       `json:"row_text,omitempty"`
 	Tree     []ProcessRef `json:"process_tree,omitempty"` // from the harness down to the process that did it
 	Resource string       `json:"resource,omitempty"`
