@@ -16,7 +16,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 4
+const Version = 5
 
 // Action is what was done with a resource.
 type Action string

@@ -36,7 +36,7 @@ var NameRules = []NameRule{
 	{"epoch", "both", regexp.MustCompile(`\b1[4-9][0-9]{8}(?:[.]?[0-9]{3,9})?\b`), `<time>`, "/w/run-1764516334.log", "/w/run-<time>.log"},
 	{"git object", "file", regexp.MustCompile(`/objects/[0-9a-f]{2}/[0-9a-f]{38,62}$`), `/objects/<hash>`,
 		"/w/.git/objects/ab/0123456789abcdef0123456789abcdef012345", "/w/.git/objects/<hash>"},
-	{"git temporary", "file", regexp.MustCompile(`/(?:[0-9a-f]{2}/)?tmp_(obj|pack|idx)_[A-Za-z0-9]{6}`), `/tmp_$1_<tmp>`, "/w/.git/objects/3a/tmp_obj_Xy12ab", "/w/.git/objects/tmp_obj_<tmp>"},
+	{"git temporary", "file", regexp.MustCompile(`/(?:[0-9a-f]{2}/)?tmp_(obj|pack|idx)_[A-Za-z0-9]{6}`), `/tmp_${1}_<tmp>`, "/w/.git/objects/3a/tmp_obj_Xy12ab", "/w/.git/objects/tmp_obj_<tmp>"},
 	{"hash", "both", regexp.MustCompile(`\b(?:[0-9a-f]{64}|[0-9a-f]{56}|[0-9a-f]{40}|[0-9a-f]{32})\b`), `<hash>`,
 		"/root/.cache/pip/d41d8cd98f00b204e9800998ecf8427e", "/root/.cache/pip/<hash>"},
 	{"bytecode", "file", regexp.MustCompile(`(\.pyc)\.[0-9]+$`), `$1.<n>`, "/w/__pycache__/a.cpython-311.pyc.139914128", "/w/__pycache__/a.cpython-311.pyc.<n>"},
@@ -45,7 +45,7 @@ var NameRules = []NameRule{
 	{"here-document", "file", regexp.MustCompile(tempDirs + `sh-thd\.[A-Za-z0-9]+`), `${1}sh-thd.<tmp>`, "/tmp/sh-thd.k29fA1", "/tmp/sh-thd.<tmp>"},
 	{"temporary suffix", "both", regexp.MustCompile(tempDirs + `((?:[^/]*?[A-Za-z])[-._]?)[0-9]{4,}`), `$1$2<n>`, "/tmp/go-build2213814741/b001", "/tmp/go-build<n>/b001"},
 	{"compiler", "both", regexp.MustCompile(tempDirs + `cc[A-Za-z0-9]{6}(\.[a-z]+)`), `${1}cc<tmp>$2`, "/tmp/ccQ1x9Zb.o", "/tmp/cc<tmp>.o"},
-	{"in-place edit", "file", regexp.MustCompile(`/sed[A-Za-z0-9]{6}$`), `/sed<tmp>`, "/w/sedq1Xz0P", "/w/sed<tmp>"},
+	{"in-place edit", "file", regexp.MustCompile(`/sed([a-z]{0,5}[A-Z0-9][A-Za-z0-9]{0,5})$`), ``, "/w/sedq1Xz0P", "/w/sed<tmp>"},
 	{"pid suffix", "both", regexp.MustCompile(`([.-](?:tmp|lock|pid|swp|bak))[.-]?[0-9]{2,}(?:[.-][0-9a-f]+)?$`), `$1.<n>`, "/w/package.json.tmp.31337", "/w/package.json.tmp.<n>"},
 }
 
@@ -60,8 +60,12 @@ func CommonName(name string, text bool) string {
 		if text && r.In == "file" || !text && r.In == "text" {
 			continue
 		}
-		if r.Name == "mktemp" {
+		switch r.Name {
+		case "mktemp":
 			name = r.Pattern.ReplaceAllStringFunc(name, mktemp)
+			continue
+		case "in-place edit":
+			name = r.Pattern.ReplaceAllStringFunc(name, inPlace)
 			continue
 		}
 		name = r.Pattern.ReplaceAllString(name, r.With)
@@ -93,6 +97,14 @@ func mktemp(s string) string {
 		return s
 	}
 	return m[1] + m[2] + "<tmp>" + m[4]
+}
+
+// inPlace replaces the name that sed -i makes: six letters or digits, of which at least one is no small letter.
+func inPlace(s string) string {
+	if len(s) != len("/sedXXXXXX") {
+		return s
+	}
+	return "/sed<tmp>"
 }
 
 // random tells whether a word mixes at least two of digits, lower-case and upper-case letters in a way that words
@@ -174,7 +186,7 @@ func commandName(e *bodycam.Event, level Level, p *Plan) string {
 	prog := Program(e.Exe)
 	switch {
 	case bodycam.IsShell(e.Exe) || interpreters[prog]:
-		op, path := operand(e.Argv)
+		op, path := operand(e.Exe, e.Argv)
 		if path {
 			return exe + " " + p.CommonPath(absolute(op, e.CWD))
 		}
@@ -198,7 +210,8 @@ func commonArg(a, cwd string, p *Plan) string {
 }
 
 // operand says what an interpreter was told to run: "-c", "-m module", "-" or a script's path.
-func operand(argv []string) (what string, isPath bool) {
+func operand(exe string, argv []string) (what string, isPath bool) {
+	shell := bodycam.IsShell(exe)
 	for i := 1; i < len(argv); i++ {
 		a := argv[i]
 		switch {
@@ -215,11 +228,15 @@ func operand(argv []string) (what string, isPath bool) {
 		case a == "-o" || a == "-O" || a == "-W" || a == "-X" || a == "-r" || a == "-I":
 			i++
 		case a[0] == '-':
-			if strings.ContainsAny(a[1:], "ce") && len(a) <= 6 {
+			// Options run together: bash -lc, perl -lane. -e of a shell is no code.
+			if shell && strings.Contains(a, "c") || !shell && (a == "-c" || len(a) <= 5 && strings.HasSuffix(a, "e")) {
 				return "-c", false
 			}
-			if strings.Contains(a[1:], "s") && len(a) <= 3 {
+			if shell && strings.Contains(a, "s") {
 				return "-", false
+			}
+			if shell && (strings.HasSuffix(a, "o") || strings.HasSuffix(a, "O")) { // -euo pipefail
+				i++
 			}
 		default:
 			return a, true

@@ -243,7 +243,7 @@ func (w *skillWatch) exec(e *bodycam.Event, x *Extractor) {
 	}
 	bare := false
 	if bodycam.IsShell(e.Exe) || interpreters[Program(e.Exe)] {
-		op, isPath := operand(e.Argv)
+		op, isPath := operand(e.Exe, e.Argv)
 		if isPath {
 			if ref, ok := w.find(absolute(op, e.CWD)); ok {
 				w.raise(ref, Run, "run by "+path.Base(e.Exe), ev)
