@@ -26,8 +26,10 @@ type Options struct {
 	// Told is called with every change. It must not block.
 	Told func(Status)
 
-	now   func() time.Time
-	fault func(what string) error
+	// Now is the clock; nil: time.Now. Fault is for tests: it is called before every file that is written, with its
+	// name, and its error stands for the write's.
+	Now   func() time.Time
+	Fault func(name string) error
 }
 
 // Runner anchors one log by one mechanism.
@@ -50,14 +52,14 @@ func NewRunner(run string, m Mechanism, src Source, o Options) (*Runner, error) 
 	if o.Poll == 0 {
 		o.Poll = time.Second
 	}
-	if o.now == nil {
-		o.now = time.Now
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	s, err := openStore(run, o.Name)
 	if err != nil {
 		return nil, err
 	}
-	s.fault = o.fault
+	s.fault = o.Fault
 	st, err := s.load(m.Kind())
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -129,7 +131,7 @@ func (r *Runner) untilNext() time.Duration {
 		t = &r.st.Way.Trouble
 	}
 	if t.Attempts > 0 {
-		return max(min(t.Next.Sub(r.opts.now()), r.opts.RetryMax), time.Millisecond)
+		return max(min(t.Next.Sub(r.opts.Now()), r.opts.RetryMax), time.Millisecond)
 	}
 	return r.opts.Poll
 }
@@ -148,7 +150,7 @@ func (r *Runner) Step(ctx context.Context, flush bool) error {
 		next.Way, t = &way, &way.Trouble
 		step = func() error { return r.advance(ctx, w) }
 	}
-	if t.Attempts > 0 && r.opts.now().Before(t.Next) {
+	if t.Attempts > 0 && r.opts.Now().Before(t.Next) {
 		return nil
 	}
 	err := step()
@@ -172,7 +174,7 @@ func (t *Trouble) failed(err error, o Options) {
 	}
 	// Up to a fifth less, so that many recorders don't come back in the same moment.
 	back -= time.Duration(rand.Int64N(int64(back)/5 + 1))
-	t.Next = o.now().Add(back).UTC()
+	t.Next = o.Now().Add(back).UTC()
 }
 
 // interval is the time between two anchors: what was asked for, widened so that the last one's cost fits the budget,
@@ -189,7 +191,7 @@ func (r *Runner) interval() time.Duration {
 }
 
 func (r *Runner) takeUp(ctx context.Context, flush bool) error {
-	if !flush && r.st.Count > 0 && r.opts.now().Sub(r.st.At) < r.interval() {
+	if !flush && r.st.Count > 0 && r.opts.Now().Sub(r.st.At) < r.interval() {
 		return nil
 	}
 	h, err := r.src.Head()
@@ -202,7 +204,7 @@ func (r *Runner) takeUp(ctx context.Context, flush bool) error {
 	}
 	next := *r.st
 	next.Trouble = Trouble{}
-	next.Way = &Way{Note: string(h.Marshal()), Size: h.Size, State: Pending, Ticket: ticket, Begun: r.opts.now().UTC()}
+	next.Way = &Way{Note: string(h.Marshal()), Size: h.Size, State: Pending, Ticket: ticket, Begun: r.opts.Now().UTC()}
 	return r.commit(next)
 }
 
@@ -242,7 +244,7 @@ func (r *Runner) advance(ctx context.Context, w *Way) error {
 		way.Ticket = step.Ticket
 	}
 	if step.State == Final {
-		next.Size, next.At, next.Ticket, next.Cost = way.Size, r.opts.now().UTC(), way.Ticket, step.Cost
+		next.Size, next.At, next.Ticket, next.Cost = way.Size, r.opts.Now().UTC(), way.Ticket, step.Cost
 		next.Count++
 		next.Spent += step.Cost
 		next.Way = nil

@@ -86,8 +86,7 @@ func readStatus(path string) (*Status, error) {
 type store struct {
 	dir, name string
 	lock      *os.File
-	// fault is for tests: called before every write.
-	fault func(what string) error
+	fault     func(name string) error // see Options.Fault
 }
 
 func openStore(run, name string) (*store, error) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/merkle"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
@@ -47,8 +48,8 @@ func (m *Mechanism) Prepare(_ context.Context, h anchor.Head, last []byte) ([]by
 		if err != nil {
 			return nil, fmt.Errorf("the digest before: %w", err)
 		}
-		if h.Size < prev.Size || h.Size == prev.Size && h.Root != prev.Root {
-			return nil, fmt.Errorf("%w: digest %d is of size %d, head %x", anchor.ErrConflict, prev.Number, prev.Size, prev.Root[:8])
+		if err := continues(h, prev.Checkpoint); err != nil {
+			return nil, fmt.Errorf("%w: digest %d is of size %d, head %x: %w", anchor.ErrConflict, prev.Number, prev.Size, prev.Root[:8], err)
 		}
 		d.Number, d.Previous = prev.Number+1, prev.Hash()
 		if h.Size == prev.Size {
@@ -66,6 +67,18 @@ func (m *Mechanism) Prepare(_ context.Context, h anchor.Head, last []byte) ([]by
 		return nil, fmt.Errorf("signing a digest: %w", err)
 	}
 	return d.Marshal(), nil
+}
+
+// continues checks that a head is of the history of one before.
+func continues(h anchor.Head, prev checkpoint.Checkpoint) error {
+	if h.Size < prev.Size {
+		return merkle.VerifyConsistency(prev.Size, h.Size, nil, prev.Root, h.Root)
+	}
+	hashes, err := h.Consistency(prev.Size)
+	if err != nil {
+		return err
+	}
+	return merkle.VerifyConsistency(prev.Size, h.Size, hashes, prev.Root, h.Root)
 }
 
 func (m *Mechanism) now() time.Time {
