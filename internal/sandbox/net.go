@@ -104,6 +104,20 @@ func (b *Box) DroppedPackets(ctx context.Context) (uint64, error) {
 	return a.Count, err
 }
 
+// Dial connects to a port on which a program of the box listens on the box's loopback. The connection lives in the box's
+// network namespace; what comes over it is not trusted.
+func (b *Box) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	a, err := b.call(ctx, &boxinit.Request{Dial: port})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to port %d in the box: %w", port, err)
+	}
+	defer boxinit.CloseAll(a.files)
+	if len(a.files) != 1 {
+		return nil, fmt.Errorf("connecting to port %d in the box: init sent %d sockets", port, len(a.files))
+	}
+	return net.FileConn(a.files[0])
+}
+
 // forward joins connections of the box to one port of the host's loopback.
 func forward(l net.Listener, to string) {
 	for {

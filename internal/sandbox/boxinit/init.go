@@ -143,6 +143,19 @@ func (b *boxInit) handle(r *Request, files []*os.File) {
 		out.Count, err = b.net.dropped()
 	case r.KillTree != "":
 		b.killGroup(r.KillTree)
+	case r.Dial != 0:
+		go func() { // whoever listens may let it wait
+			out := Reply{ID: r.ID}
+			f, err := dial(r.Dial)
+			fillError(&out, err)
+			if f == nil {
+				b.tell(&out)
+				return
+			}
+			b.tell(&out, f)
+			f.Close()
+		}()
+		return
 	default:
 		err = errors.New("unknown request")
 		CloseAll(files)

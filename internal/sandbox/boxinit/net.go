@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -179,6 +181,21 @@ func listenTCP(at netip.AddrPort) (*os.File, error) {
 	}
 	defer l.Close()
 	return l.(*net.TCPListener).File()
+}
+
+// dial connects to a port of the box's loopback.
+func dial(port uint16) (*os.File, error) {
+	d := net.Dialer{Timeout: 10 * time.Second}
+	d.SetMultipathTCP(false)
+	c, err := d.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+	if err != nil {
+		var err6 error
+		if c, err6 = d.Dial("tcp", net.JoinHostPort("::1", strconv.Itoa(int(port)))); err6 != nil {
+			return nil, err
+		}
+	}
+	defer c.Close()
+	return c.(*net.TCPConn).File()
 }
 
 func listenUDP(at netip.AddrPort) (*os.File, error) {

@@ -29,6 +29,7 @@ type Request struct {
 	Unpack   *Unpack `json:",omitempty"`
 	Dropped  bool    `json:",omitempty"`
 	KillTree string  `json:",omitempty"` // group, when there is no cgroup to kill
+	Dial     uint16  `json:",omitempty"` // a port of the box's loopback; the answer brings the connection
 }
 
 // Setup says how to build the box; it is the first request. Its files are the mounts, then what V1 counts; its answer
