@@ -70,8 +70,8 @@ func (c *call) fill(i int, tool string, r *rand.Rand) {
 	code := 0
 	c.Execution = bodycam.Execution{Command: "run " + tool, Started: 1790000000000000000 + int64(i)*1000, Ended: 1790000000000000500 + int64(i)*1000}
 	c.Effects = bodycam.Effects{Return: "done", Exit: &code, Events: [][2]uint64{{uint64(i * 10), uint64(i*10 + 7)}}, Confidence: 1}
-	c.Context = bodycam.Context{Sources: []bodycam.Source{{Name: "user", SHA256: digest()}}, Environment: "staging"}
-	c.Code = []bodycam.CodeDigest{{Name: "agent", SHA256: digest()}}
+	c.Context = bodycam.Context{Sources: []bodycam.Source{{Name: "user", SHA256: digest()}, {Name: "tool:retrieval", SHA256: digest()}}, Environment: "staging"}
+	c.Code = []bodycam.CodeDigest{{Name: "agent", SHA256: digest()}, {Name: "skill:repo", SHA256: digest()}}
 	c.Delegation = &bodycam.Delegation{Requester: "agent-a", Scope: "repo:write"}
 }
 
