@@ -58,6 +58,19 @@ func checkRun(ctx context.Context, r *store.Run, o security.Options) ([]bodycam.
 	return findings, nil
 }
 
+// kindRules reads the rule files that a plan names.
+func kindRules(p *kind.Plan) ([]rules.Source, error) {
+	out := make([]rules.Source, 0, len(p.Judge.Rules))
+	for _, f := range p.Judge.Rules {
+		b, err := os.ReadFile(f.Path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kind's rules: %w", err)
+		}
+		out = append(out, rules.Source{Name: f.Path, Data: b})
+	}
+	return out, nil
+}
+
 // offline loads rules for a record: nothing can be denied any more, and what was to be denied is looked for.
 var offline = rules.Options{CanDeny: func(rules.Rule) error { return nil }}
 
@@ -68,13 +81,9 @@ func securityOptions(r *store.Run, p *kind.Plan) (security.Options, error) {
 	if o.Policy.Decoys, err = plantedDecoys(r); err != nil {
 		return o, err
 	}
-	further := make([]rules.Source, 0, len(p.Judge.Rules))
-	for _, f := range p.Judge.Rules {
-		b, err := os.ReadFile(f.Path)
-		if err != nil {
-			return o, fmt.Errorf("reading the kind's rules: %w", err)
-		}
-		further = append(further, rules.Source{Name: f.Path, Data: b})
+	further, err := kindRules(p)
+	if err != nil {
+		return o, err
 	}
 	if len(further) > 0 {
 		if o.Rules, err = security.Load(o.Policy, offline, further...); err != nil {

@@ -45,6 +45,15 @@ func Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
+// LoadOnly compiles files without the built-in rules; they can use the lists of a policy (workspace_paths …).
+func LoadOnly(p Policy, opts rules.Options, files ...rules.Source) (*rules.Set, error) {
+	set, err := rules.LoadSources(opts, append([]rules.Source{{Name: "policy", Lists: p.lists()}}, files...)...)
+	if err != nil {
+		return nil, fmt.Errorf("loading the rules: %w", err)
+	}
+	return set, nil
+}
+
 // Load compiles the built-in rules for a policy, and further files that may add to them and change them.
 func Load(p Policy, opts rules.Options, further ...rules.Source) (*rules.Set, error) {
 	srcs := append([]rules.Source{}, Sources()...)
