@@ -138,7 +138,7 @@ func (harness) Start(t testing.TB, w sensortest.Workload) sensortest.Record {
 
 func (harness) Traits() sensortest.Traits {
 	return sensortest.Traits{
-		Bytes: true, DNSAnswers: true,
+		Bytes: true, Walks: true, DNSAnswers: true,
 		Blind: map[string]string{"01-uring/open": "io_uring", "01-uring/connect": "io_uring", "01-uring/unlink": "io_uring"},
 	}
 }

@@ -44,7 +44,7 @@ func netCases() []Case {
 			}
 			return ""
 		}, Check: func(t *testing.T, o *Outcome) {
-			o.named(t, send, cond{"raw or ICMP to loopback", func(e *bodycam.Event) bool {
+			o.text(t, send, cond{"raw or ICMP to loopback", func(e *bodycam.Event) bool {
 				return (e.Proto == bodycam.ProtoRaw || e.Proto == bodycam.ProtoICMP) && e.Remote.Addr().Unmap().String() == "127.0.0.1"
 			}}, o.outcome(t, "sendto"))
 		}},
@@ -105,7 +105,7 @@ func unixCases() []Case {
 					return e.Proto == bodycam.ProtoUnix && (e.UnixAddr == name || e.UnixAddr == o.in(name) || e.Path == o.in(name))
 				}}
 			}
-			o.named(t, typ(bodycam.TypeBind), at("sock"), errno(0))
+			o.text(t, typ(bodycam.TypeBind), at("sock"), errno(0))
 			o.named(t, connect, at("none.sock"), errno(int32(unix.ENOENT)))
 			o.some(t, connect, at("sock"), errno(0))
 			o.named(t, connect, errno(0), either(at("docker.sock"), given("docker.sock")))
@@ -128,7 +128,7 @@ func unixCases() []Case {
 		}},
 		{Name: "16-outcomes/bad-address", Argv: []string{"nets", "badaddr"}, Check: func(t *testing.T, o *Outcome) {
 			for _, key := range []string{"short", "fault", "notsock", "badf"} {
-				o.named(t, connect, o.outcome(t, key))
+				o.text(t, connect, o.outcome(t, key))
 			}
 		}},
 		{Name: "20-kin/socketcall", Argv: []string{"nets", "socketcall", "{tcp}"}, Check: func(t *testing.T, o *Outcome) {

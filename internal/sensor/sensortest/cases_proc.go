@@ -197,6 +197,7 @@ func mountCases() []Case {
 				return
 			}
 			o.one(t, open, path(o.in("merged/f")), access(bodycam.Read|bodycam.Write), errno(0))
+			o.named(t, typ(bodycam.TypeUnlink), o.leads("merged/d/g", "merged/l/g"), errno(0))
 		}},
 		{Name: "19-mounts/new-calls", Argv: []string{"spaces", "newapi"}, Check: func(t *testing.T, o *Outcome) {
 			if o.fact("detached") == "0" {
@@ -246,6 +247,11 @@ func raceCases(rival string) []Case {
 		{Name: name("rename"), Argv: []string{"races", "rename", "2000", rival}, Check: func(t *testing.T, o *Outcome) {
 			calls := both(ren, path2(o.in("dst")))
 			truth(t, o, calls, path(o.in("A-file")), path(o.in("B-file")))
+			o.count(t, o.num(t, "failed"), calls, cond{"failed", func(e *bodycam.Event) bool { return e.Errno != 0 }})
+		}},
+		{Name: name("ways"), Argv: []string{"races", "ways", "2000", rival}, Check: func(t *testing.T, o *Outcome) {
+			calls := both(ren, path2(o.in("dst")))
+			truth(t, o, calls, path(o.in("A/f")), path(o.in("B/f")))
 			o.count(t, o.num(t, "failed"), calls, cond{"failed", func(e *bodycam.Event) bool { return e.Errno != 0 }})
 		}},
 		{Name: name("dup2"), Argv: []string{"races", "dup2", "3000", rival}, Check: swapped},

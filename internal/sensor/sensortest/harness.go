@@ -40,6 +40,9 @@ type Traits struct {
 	// Bytes: close events carry exact counts of bytes read and written, and Mapped. Without it the record
 	// must name the inherent hole "bytes".
 	Bytes bool
+	// Walks: calls that only name a path (rename, unlink, failed opens …) have the canonical path that the name led to, without
+	// a mark where nobody could have changed either.
+	Walks bool
 	// DNSAnswers: DNS events of type "answer" carry the addresses that came back.
 	DNSAnswers bool
 	// StartGrain is the resolution of Proc.Start (1 ns where zero).
@@ -114,7 +117,7 @@ var sources embed.FS
 
 // Cases returns the suite's cases.
 func Cases() []Case {
-	return slices.Concat(fileCases(), oddFileCases(), outcomeCases(), openKinCases(), writeCases(), nameCases(), execCases(), argumentCases(),
+	return slices.Concat(fileCases(), oddFileCases(), outcomeCases(), openKinCases(), writeCases(), nameCases(), wayCases(), execCases(), argumentCases(),
 		procCases(), identityCases(), netCases(), dnsCases(), unixCases(), raceCases("thread"), raceCases("process"), hideCases(), mountCases(), floodCases())
 }
 

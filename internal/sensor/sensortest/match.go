@@ -190,10 +190,37 @@ func (o *Outcome) one(t testing.TB, cs ...cond) *bodycam.Event {
 	return o.only(t, inexact, cs...)
 }
 
-// named is one for calls that take names and give no descriptor back: their names may be marked unverified.
+// named is one for calls that take names and give no descriptor back: sensors that can't follow such a name to what the
+// kernel touched mark it unverified.
 func (o *Outcome) named(t testing.TB, cs ...cond) *bodycam.Event {
 	t.Helper()
+	if o.suite.traits.Walks {
+		return o.only(t, inexact, cs...)
+	}
 	return o.only(t, inexact&^bodycam.MarkUnverified, cs...)
+}
+
+// text is one for calls whose name leads nowhere that could be looked at.
+func (o *Outcome) text(t testing.TB, cs ...cond) *bodycam.Event {
+	t.Helper()
+	return o.only(t, inexact&^bodycam.MarkUnverified, cs...)
+}
+
+// leads is the condition that a name led to a path: to its canonical form where the sensor follows names, else the text may stand
+// for it, marked.
+func (o *Outcome) leads(canonical, text string) cond {
+	if o.suite.traits.Walks {
+		return path(o.in(canonical))
+	}
+	return either(path(o.in(canonical)), both(path(o.in(text)), mark(bodycam.MarkUnverified)))
+}
+
+// leads2 is leads for the second name.
+func (o *Outcome) leads2(canonical, text string) cond {
+	if o.suite.traits.Walks {
+		return path2(o.in(canonical))
+	}
+	return either(path2(o.in(canonical)), both(path2(o.in(text)), mark(bodycam.MarkUnverified)))
 }
 
 func (o *Outcome) only(t testing.TB, without bodycam.Mark, cs ...cond) *bodycam.Event {

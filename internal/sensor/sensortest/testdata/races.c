@@ -79,6 +79,41 @@ static void rename_(int c, char **v) {
 	say("b", "%d", b);
 	say("failed", "%d", failed);
 }
+static void *turner(void *a) { // the link on the way leads now here, now there
+	while (!*stop) {
+		symlink("A", "next");
+		rename("next", "way");
+		symlink("B", "next");
+		rename("next", "way");
+	}
+	return 0;
+}
+static void ways(int c, char **v) {
+	int n = atoi(v[0]), a = 0, b = 0, failed = 0;
+	mkdir("A", 0755);
+	mkdir("B", 0755);
+	touch("A/f");
+	touch("B/f");
+	symlink("A", "way");
+	rival(v[1], turner);
+	for (int i = 0; i < n; i++) {
+		if (rename("way/f", "dst")) {
+			failed++;
+			continue;
+		}
+		if (access("A/f", F_OK)) {
+			a++;
+			rename("dst", "A/f");
+		} else {
+			b++;
+			rename("dst", "B/f");
+		}
+	}
+	end_rival();
+	say("a", "%d", a);
+	say("b", "%d", b);
+	say("failed", "%d", failed);
+}
 static void *dupper(void *a) {
 	while (!*stop) dup2(benign, target);
 	return 0;
@@ -134,7 +169,7 @@ static void connect_(int c, char **v) { // the address changes while it is being
 	say("b", "%d", to2);
 }
 
-static const struct act acts[] = {{"open", open_}, {"rename", rename_}, {"dup2", dup2_}, {"close", close_}, {"connect", connect_}, {0}};
+static const struct act acts[] = {{"open", open_}, {"rename", rename_}, {"ways", ways}, {"dup2", dup2_}, {"close", close_}, {"connect", connect_}, {0}};
 int main(int argc, char **argv) {
 	char *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	stop = (int *)shared;

@@ -49,15 +49,37 @@ static void chroot_(int c, char **v) {
 	must("chdir", chdir("/"));
 	out("open", open("/in", O_RDONLY));
 }
+static void names(int c, char **v) { // names that lead across mounts and up to a root
+	mkdir("m", 0755);
+	mkdir("jail", 0755);
+	touch("outside");
+	enter();
+	must("mount", mount("none", "m", "tmpfs", 0, 0));
+	must("mkdir", mkdir("m/d", 0755));
+	must("mkdir", mkdir("m/d/../e", 0755));
+	must("chdir", chdir("m/d"));
+	must("unlink", unlink("../../outside"));
+	must("chdir", chdir("../.."));
+	must("mount", mount("none", "m", "tmpfs", 0, 0)); // over the other
+	must("mkdir", mkdir("m/second", 0755));
+	must("chroot", chroot("jail"));
+	must("chdir", chdir("/"));
+	must("mkdir", mkdir("/../../up", 0755));
+	must("mkdir", mkdir("../from-here", 0755));
+}
 static void overlay(int c, char **v) {
 	mkdir("lower", 0755);
 	mkdir("upper", 0755);
 	mkdir("work", 0755);
 	mkdir("merged", 0755);
 	fill("lower/f", "x");
+	mkdir("lower/d", 0755);
+	touch("lower/d/g");
+	symlink("d", "lower/l");
 	enter();
 	if (out("mount", mount("overlay", "merged", "overlay", 0, "lowerdir=lower,upperdir=upper,workdir=work,userxattr")) < 0) return;
 	out("open", open("merged/f", O_RDWR));
+	must("unlink", unlink("merged/l/g"));
 }
 static void detached(int c, char **v) {
 	mkdir("m", 0755);
@@ -78,5 +100,5 @@ static void newapi(int c, char **v) { // a mount made without mount(2)
 	out("open", open("m/inside", O_CREAT | O_WRONLY, 0600));
 }
 
-static const struct act acts[] = {{"bind", bindmount}, {"tmpfs", tmpfs}, {"chroot", chroot_}, {"overlay", overlay}, {"detached", detached}, {"newapi", newapi}, {0}};
+static const struct act acts[] = {{"bind", bindmount}, {"tmpfs", tmpfs}, {"chroot", chroot_}, {"names", names}, {"overlay", overlay}, {"detached", detached}, {"newapi", newapi}, {0}};
 int main(int argc, char **argv) { return play(acts, argc, argv); }
