@@ -142,13 +142,21 @@ func (r *Runner) Step(ctx context.Context, flush bool) error {
 	if w := r.st.Way; w != nil && w.State == Conflict {
 		return fmt.Errorf("anchor %s: %w: %s", r.opts.Name, ErrConflict, w.Error)
 	}
+	if r.st.Way == nil {
+		if err := r.try(ctx, func() error { return r.takeUp(ctx, flush) }); err != nil || r.st.Way == nil {
+			return err
+		}
+	}
+	return r.try(ctx, func() error { return r.advance(ctx, r.st.Way) })
+}
+
+// try does a step unless it failed too shortly ago, and notes where it fails.
+func (r *Runner) try(ctx context.Context, step func() error) error {
 	next := *r.st
 	t := &next.Trouble
-	step := func() error { return r.takeUp(ctx, flush) }
-	if w := r.st.Way; w != nil {
-		way := *w
+	if r.st.Way != nil {
+		way := *r.st.Way
 		next.Way, t = &way, &way.Trouble
-		step = func() error { return r.advance(ctx, w) }
 	}
 	if t.Attempts > 0 && r.opts.Now().Before(t.Next) {
 		return nil
@@ -191,7 +199,7 @@ func (r *Runner) interval() time.Duration {
 }
 
 func (r *Runner) takeUp(ctx context.Context, flush bool) error {
-	if !flush && r.st.Count > 0 && r.opts.Now().Sub(r.st.At) < r.interval() {
+	if !flush && r.st.Count > 0 && r.opts.Now().Sub(r.st.Taken) < r.interval() {
 		return nil
 	}
 	h, err := r.src.Head()
@@ -244,7 +252,7 @@ func (r *Runner) advance(ctx context.Context, w *Way) error {
 		way.Ticket = step.Ticket
 	}
 	if step.State == Final {
-		next.Size, next.At, next.Ticket, next.Cost = way.Size, r.opts.Now().UTC(), way.Ticket, step.Cost
+		next.Size, next.Taken, next.At, next.Ticket, next.Cost = way.Size, way.Begun, r.opts.Now().UTC(), way.Ticket, step.Cost
 		next.Count++
 		next.Spent += step.Cost
 		next.Way = nil

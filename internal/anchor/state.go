@@ -19,8 +19,10 @@ import (
 type Status struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
-	// Size is that of the last head that is final, At when it became so (our clock), Ticket its ticket.
+	// Size is that of the last head that is final, Taken when it was taken up and At when it became final (our clock),
+	// Ticket its ticket.
 	Size   uint64    `json:"size"`
+	Taken  time.Time `json:"taken,omitzero"`
 	At     time.Time `json:"at,omitzero"`
 	Cost   float64   `json:"cost,omitempty"` // of the last one
 	Spent  float64   `json:"spent,omitempty"`

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"strings"
 	"sync"
 	"time"
@@ -147,7 +148,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-cache")
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		s.files.ServeHTTP(w, r)
-	case strings.HasPrefix(r.URL.Path, "/tile/") && !strings.HasSuffix(r.URL.Path, "/"):
+	case strings.HasPrefix(r.URL.Path, "/tile/") && path.Clean(r.URL.Path) == r.URL.Path:
 		w.Header().Set("Content-Type", "application/octet-stream")
 		s.files.ServeHTTP(w, r)
 	default:
