@@ -114,6 +114,7 @@ type Phase struct {
 // WindowSpan says when a window was open, in boot time.
 type WindowSpan struct {
 	Window string `json:"window"`
+	Name   string `json:"name,omitempty"` // of a probe's window: the probe
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to,omitempty"`
 }

@@ -41,6 +41,11 @@ func (s *run) agent(ctx context.Context) error {
 		return fmt.Errorf("%w: starting the agent: %w", ErrEnvironment, err)
 	}
 	s.agentPID = proc.HostPID()
+	var used error
+	if s.o.Service != nil {
+		used = s.serve(ctx, proc)
+		s.end(ctx, proc)
+	}
 	st, usage, err := s.wait(ctx, proc, sandbox.GroupAgent)
 	s.obs.enter(bodycam.WindowPostAgent)
 	if n := proc.OutputDropped(); n > 0 {
@@ -61,16 +66,16 @@ func (s *run) agent(ctx context.Context) error {
 			r.Notes = append(r.Notes, fmt.Sprintf("%d process(es) of the agent were killed for want of memory (the limit is %d bytes)", n, s.plan.Limits.Memory))
 		})
 	}
-	if err == nil {
+	if err == nil && s.o.Service == nil {
 		s.linger(ctx)
 	}
 	if herr := s.hook(context.WithoutCancel(ctx), "after_agent"); herr != nil {
 		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, herr.Error()) })
 	}
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, errStopped) {
-		return err
+		return errors.Join(err, used)
 	}
-	return nil
+	return used
 }
 
 // linger gives processes that outlive the agent a moment to show themselves.

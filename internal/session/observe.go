@@ -36,13 +36,16 @@ type observer struct {
 type span struct {
 	window bodycam.Window
 	from   uint64
+	name   string // of a probe's window
 }
 
 // enter begins a window now.
-func (o *observer) enter(w bodycam.Window) {
+func (o *observer) enter(w bodycam.Window) { o.enterNamed(w, "") }
+
+func (o *observer) enterNamed(w bodycam.Window, name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.windows = append(o.windows, span{w, bootNow()})
+	o.windows = append(o.windows, span{w, bootNow(), name})
 }
 
 // spans lists the windows for run.json.
@@ -54,7 +57,7 @@ func (o *observer) spans() []bodycam.WindowSpan {
 		if i > 0 && s.window == bodycam.WindowNone {
 			continue
 		}
-		ws := bodycam.WindowSpan{Window: s.window.String(), From: s.from}
+		ws := bodycam.WindowSpan{Window: s.window.String(), Name: s.name, From: s.from}
 		if i+1 < len(o.windows) {
 			ws.To = o.windows[i+1].from
 		}

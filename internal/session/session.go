@@ -42,6 +42,7 @@ type Options struct {
 	Identities []age.Identity // open the ledger again for analyses, where the run keeps no working copies
 	Oracle     bool           // run the task's reference solution in the agent's place
 	Tool       bodycam.Build
+	Service    *Service // the agent's program is a server; nil: it ends by itself
 
 	// Progress is told of phases and counts, from one goroutine at a time. Nil: nobody listens.
 	Progress func(Progress)
