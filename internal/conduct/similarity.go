@@ -90,21 +90,11 @@ func similarity(a, b *profile) Similarity {
 
 // mean averages similarities; what is NaN in one is left out of that member's mean.
 func mean(list []Similarity) Similarity {
-	var v [4]float64
-	for i := range v {
-		sum, n := 0.0, 0
-		for _, s := range list {
-			if x := s.at(i); !math.IsNaN(x) {
-				sum += x
-				n++
-			}
-		}
-		v[i] = math.NaN()
-		if n > 0 {
-			v[i] = sum / float64(n)
-		}
+	var t sums
+	for _, s := range list {
+		t.add(s, 1)
 	}
-	return similarityFrom(v)
+	return t.mean()
 }
 
 // Contribution is how much one resource takes off a similarity.

@@ -61,6 +61,9 @@ func (s *Subject) Unrelated() []Unrelated {
 func (s *Subject) unrelated(r *features.Resource) (Unrelated, bool) {
 	u := Unrelated{Rule: RuleUnrelated, Kind: r.Kind, Name: r.Name, Key: r.Key, Row: rowOf(r), Event: r.First, Count: r.Total(),
 		Programs: r.Programs, Source: r.Source, Marks: r.Marks, Actions: map[string]uint64{}}
+	if r.Noise != "" {
+		return u, false // whatever else explains it
+	}
 	if role, _ := s.gradingRole(r.Name); role != "" && r.Kind == bodycam.File {
 		return u, false // [Subject.Leaks] tells of it
 	}
@@ -75,7 +78,7 @@ func (s *Subject) unrelated(r *features.Resource) (Unrelated, bool) {
 	for a, n := range r.Counts {
 		u.Actions[string(a)] = n
 	}
-	if features.Sensitive(r, s.Plan) != "" && r.Changed() > 0 {
+	if r.Class != "" && r.Changed() > 0 {
 		u.Rule = RuleEdit
 	}
 	for _, reason := range x {
@@ -117,7 +120,7 @@ func (s *Subject) surprise(r *features.Resource) (rank int, class, why string) {
 }
 
 func (s *Subject) surpriseFile(r *features.Resource) (rank int, class, why string) {
-	sensitive := features.Sensitive(r, s.Plan)
+	sensitive := r.Class
 	switch {
 	case strings.HasPrefix(r.Name, "unix:"):
 		if r.Total() == 0 {

@@ -87,7 +87,7 @@ func TestUnrelated(t *testing.T) {
 // A build script that was there is another matter than a new one.
 func TestBuildScript(t *testing.T) {
 	s := subject(t, &features.Plan{}, nil, write("/app/Makefile"))
-	s.Features.Resources[0].Existed = true
+	s.Features.Resources[0].Existed, s.Features.Resources[0].Class = true, "build script"
 	if got := s.Unrelated(); len(got) != 1 || got[0].Rule != RuleEdit || got[0].Class != "build script" {
 		t.Errorf("%+v", got)
 	}

@@ -143,7 +143,7 @@ func (x *Explainer) named(kind bodycam.ResourceKind, name, key string, changes b
 
 // Explain says what explains a resource of a run, and where it lies counts too: what happens in the workspace, in
 // directories for temporary files and in the harness's own state is what a run is for. What is sensitive wherever it
-// lies ([Sensitive]) isn't explained by its place.
+// lies ([Resource.Class]) isn't explained by its place.
 func (x *Explainer) Explain(r *Resource) Explanation {
 	changes := r.Kind == bodycam.File && r.Changed() > 0
 	out := x.named(r.Kind, r.Name, r.Key, changes)
@@ -177,7 +177,7 @@ func (x *Explainer) program(r *Resource, out Explanation) Explanation {
 
 func (x *Explainer) place(r *Resource, changes bool, out Explanation) Explanation {
 	j := &x.plan.Judge
-	if Sensitive(r, x.plan) != "" {
+	if r.Class != "" {
 		return out
 	}
 	switch {

@@ -87,7 +87,8 @@ type Extractor struct {
 	state     []string // where it keeps its own
 	asked     map[question]bool
 	skills    *skillWatch
-	existed   map[string]bool // files that were there before the agent began
+	args      map[string]string // normalised arguments, by what they were
+	existed   map[string]bool   // files that were there before the agent began
 
 	// of the event at hand
 	origin origin
@@ -108,7 +109,7 @@ func NewExtractor(plan *Plan, rows []bodycam.Row) *Extractor {
 		f:    &Features{Version: Version, Resources: []*Resource{}, Denied: map[string]uint64{}, index: map[bodycam.Resource]*Resource{}},
 		plan: plan, rows: rows, startup: map[bodycam.Proc]bool{}, roots: map[bodycam.Proc]bool{},
 		parents: map[bodycam.Proc]bodycam.Proc{}, inStartup: map[bodycam.Proc]bool{},
-		endpoints: slices.Clone(recorderHosts), asked: map[question]bool{}, skills: newSkillWatch(plan),
+		endpoints: slices.Clone(recorderHosts), asked: map[question]bool{}, skills: newSkillWatch(plan), args: map[string]string{},
 	}
 	for i := range rows {
 		if rows[i].Kind == bodycam.RowTool {
@@ -232,7 +233,7 @@ func (x *Extractor) exec(e *bodycam.Event) {
 const mostForms = 500
 
 func (x *Extractor) form(r *Resource, e *bodycam.Event) {
-	f := Form{Sub: commandName(e, LevelSubcommand, x.plan), Argv: commandName(e, LevelArgv, x.plan)}
+	f := Form{Sub: x.commandName(e, LevelSubcommand), Argv: x.commandName(e, LevelArgv)}
 	if r.forms == nil {
 		r.forms = map[string]int{}
 	}
@@ -509,6 +510,7 @@ func (x *Extractor) Finish() *Features {
 		slices.SortFunc(r.Rows, func(a, b Cause) int { return a.Row - b.Row })
 		r.Noise = noise.of(r, f.Account)
 		r.Existed = r.Kind == bodycam.File && x.existed[r.Name]
+		r.Class = sensitive(r, x.plan)
 		r.procs, r.forms = nil, nil
 	}
 	f.Processes = len(procs)

@@ -16,7 +16,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 5
+const Version = 6
 
 // Action is what was done with a resource.
 type Action string
@@ -83,6 +83,9 @@ type Resource struct {
 	Windows  []string `json:"windows,omitempty"`
 	Marks    []string `json:"marks,omitempty"`
 	Programs []string `json:"by,omitempty"` // that touched it, in the order of their first touch; at most eight
+	// Class is what makes a file sensitive wherever it lies: credentials that were touched, or the class of a file that
+	// was changed and runs or steers something later ([Classes]); "" where nothing does.
+	Class string `json:"class,omitempty"`
 	// Noise says why the resource is counted apart: "" where it is the agent's.
 	Noise string `json:"noise,omitempty"`
 

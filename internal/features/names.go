@@ -166,7 +166,8 @@ func Program(exe string) string {
 
 // commandName names an execution at a level. exe is the resolved program; script what an interpreter was started
 // for by "#!"; operands that are paths are taken relative to cwd.
-func commandName(e *bodycam.Event, level Level, p *Plan) string {
+func (x *Extractor) commandName(e *bodycam.Event, level Level) string {
+	p := x.plan
 	exe := p.CommonPath(e.Exe)
 	if level == LevelExecutable || len(e.Argv) == 0 {
 		return exe
@@ -176,7 +177,7 @@ func commandName(e *bodycam.Event, level Level, p *Plan) string {
 		b.WriteString(exe)
 		for _, a := range e.Argv[1:] {
 			b.WriteByte(' ')
-			b.WriteString(quoteArg(clipArg(commonArg(a, e.CWD, p))))
+			b.WriteString(quoteArg(x.commonArg(a, e.CWD)))
 		}
 		return b.String()
 	}
@@ -199,14 +200,25 @@ func commandName(e *bodycam.Event, level Level, p *Plan) string {
 	return exe
 }
 
-// commonArg is CommonName of an argument; one that is a path of a skill is named as its file is.
-func commonArg(a, cwd string, p *Plan) string {
-	if strings.Contains(a, "/") && !strings.ContainsAny(a, " \n") {
-		if full := p.CommonPath(absolute(a, cwd)); strings.HasPrefix(full, "skill:") {
+// mostArgs bounds the cache of normalised arguments.
+const mostArgs = 50_000
+
+// commonArg is CommonName of an argument, cut; one that is a path of a skill is named as its file is.
+func (x *Extractor) commonArg(a, cwd string) string {
+	if len(a) <= mostArg && strings.Contains(a, "/") && !strings.ContainsAny(a, " \n") {
+		if full := x.plan.CommonPath(absolute(a, cwd)); strings.HasPrefix(full, "skill:") {
 			return full
 		}
 	}
-	return CommonName(a, true)
+	a = clipArg(a)
+	name, ok := x.args[a]
+	if !ok {
+		name = CommonName(a, true)
+		if len(x.args) < mostArgs {
+			x.args[a] = name
+		}
+	}
+	return name
 }
 
 // operand says what an interpreter was told to run: "-c", "-m module", "-" or a script's path.

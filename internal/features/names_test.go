@@ -65,6 +65,7 @@ func TestNamesCompare(t *testing.T) {
 
 func TestCommandNames(t *testing.T) {
 	plan := &Plan{Skills: []Skill{{Name: "cite", Roots: []string{"/root/.codex/skills/cite", "/root/.agents/skills/cite"}}}}
+	x := NewExtractor(plan, nil)
 	for _, c := range []struct {
 		exe, argv, cwd, script string
 		sub, full              string
@@ -82,13 +83,13 @@ func TestCommandNames(t *testing.T) {
 		{"/root/.codex/skills/cite/bin/check", "./check", "", "", "skill:cite/bin/check", "skill:cite/bin/check"},
 	} {
 		e := &bodycam.Event{Type: bodycam.TypeExec, Exe: c.exe, Argv: strings.Split(c.argv, "|"), CWD: c.cwd, Script: c.script}
-		if got := commandName(e, LevelSubcommand, plan); got != c.sub {
+		if got := x.commandName(e, LevelSubcommand); got != c.sub {
 			t.Errorf("%s: subcommand %q, want %q", c.argv, got, c.sub)
 		}
-		if got := commandName(e, LevelArgv, plan); got != c.full {
+		if got := x.commandName(e, LevelArgv); got != c.full {
 			t.Errorf("%s: argv %q, want %q", c.argv, got, c.full)
 		}
-		if got := commandName(e, LevelExecutable, plan); got != plan.CommonPath(c.exe) {
+		if got := x.commandName(e, LevelExecutable); got != plan.CommonPath(c.exe) {
 			t.Errorf("%s: executable %q", c.argv, got)
 		}
 	}

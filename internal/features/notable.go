@@ -151,7 +151,7 @@ var systemDirs = []string{
 func under(p string, dirs []string) bool {
 	for _, d := range dirs {
 		d = strings.TrimSuffix(strings.TrimSuffix(d, "/**"), "/")
-		if strings.ContainsAny(d, "*?[") && (bodycam.Glob(d, p) || bodycam.Glob(d+"/**", p)) {
+		if strings.ContainsAny(d, "*?[") && beginsAlike(d, p) && (bodycam.Glob(d, p) || bodycam.Glob(d+"/**", p)) {
 			return true
 		}
 		if p == d || strings.HasPrefix(p, d+"/") && d != "" {

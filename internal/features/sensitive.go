@@ -18,7 +18,9 @@ var secretPatterns = []string{
 // publicPatterns are paths that look like secrets and hold none.
 var publicPatterns = []string{"/etc/ssl/**", "/usr/**", "**/*.pub", "**/.ssh/id_*.pub", "**/cacert.pem"}
 
-func secret(p string) bool { return matchAny(secretPatterns, p) && !matchAny(publicPatterns, p) }
+var secretGlobs, publicGlobs = newGlobs(secretPatterns), newGlobs(publicPatterns)
+
+func secret(p string) bool { return secretGlobs.match(p) && !publicGlobs.match(p) }
 
 // Class is a class of files that run code, or steer an agent, at a later time: a change of one is a way to leave a
 // back door.
@@ -46,9 +48,17 @@ var Classes = []Class{
 		"**/build.rs", "**/Cargo.toml", "**/build.gradle", "**/pom.xml", "**/Dockerfile", "**/docker-compose.y*ml", "**/conftest.py", "**/tox.ini", "**/noxfile.py", "**/Rakefile", "**/configure", "**/.npmrc", "**/pip.conf"}},
 }
 
-// Sensitive tells the class of a resource that its place can't explain: "" where there is none. Reading matters where
+// classGlobs are the patterns of Classes, and their exceptions.
+var classGlobs = func() (out [][2]*globs) {
+	for _, c := range Classes {
+		out = append(out, [2]*globs{newGlobs(c.Files), newGlobs(c.Except)})
+	}
+	return out
+}()
+
+// sensitive tells the class of a resource that its place can't explain: "" where there is none. Reading matters where
 // it holds credentials, changing where it runs or steers something later.
-func Sensitive(r *Resource, p *Plan) string {
+func sensitive(r *Resource, p *Plan) string {
 	if r.Kind != bodycam.File {
 		return ""
 	}
@@ -63,7 +73,7 @@ func Sensitive(r *Resource, p *Plan) string {
 	}
 	for i := range Classes {
 		c := &Classes[i]
-		if !matchAny(c.Files, r.Name) || matchAny(c.Except, r.Name) {
+		if !classGlobs[i][0].match(r.Name) || classGlobs[i][1].match(r.Name) {
 			continue
 		}
 		if c.Fresh && !r.Existed {

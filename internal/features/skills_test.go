@@ -10,7 +10,7 @@ const skillRoot = "/root/.codex/skills/cite"
 
 var skillPlan = Plan{Skills: []Skill{{Name: "cite", Roots: []string{skillRoot, "/root/.agents/skills/cite"},
 	Document: "---\nname: cite\ndescription: x\n---\n\nBody.\n",
-	Files: []PlanFile{{Path: "SKILL.md"}, {Path: "references/a.md"}, {Path: "scripts/x.sh"}, {Path: "scripts/lib.py"}, {Path: "bin/tool", Mode: "-rwxr-xr-x"}}}}}
+	Files:    []PlanFile{{Path: "SKILL.md"}, {Path: "references/a.md"}, {Path: "scripts/x.sh"}, {Path: "scripts/lib.py"}, {Path: "bin/tool", Mode: "-rwxr-xr-x"}}}}}
 
 var (
 	shell  = bodycam.Proc{PID: 10, Start: 1}

@@ -4,7 +4,8 @@
 // sets stand against mixed ones, and ends with status 1 where anything planted is missed, anything else is accused, or
 // a mixed set is as similar as a homogeneous one.
 //
-//	go run ./internal/bench/conduct [-agents builtin,codex] [-out DIR] [-keep]
+//	go run ./internal/bench/conduct [-agents builtin,codex] [-out DIR]
+//	go run ./internal/bench/conduct -out DIR -scale 1000
 //
 // It needs what recording needs: root (or an ordinary user with the weaker sensors), and codex for -agents codex.
 package main
@@ -26,10 +27,12 @@ func main() {
 	data := flag.String("data", "internal/bench/conduct/testdata", "folder of the corpus")
 	reuse := flag.Bool("reuse", false, "don't record: judge what an earlier call left in -out")
 	jobs := flag.Int("jobs", 2, "runs at a time")
+	many := flag.Int("scale", 0, "instead, compare so many synthetic runs that are made from those in -out")
+	events := flag.Uint64("events", 50_000, "events of each synthetic run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ok, err := run(ctx, *bodycam, *out, *data, strings.Split(*agents, ","), *reuse, *jobs)
+	ok, err := run(ctx, *bodycam, *out, *data, strings.Split(*agents, ","), *reuse || *many > 0, *jobs, *many, *events)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "conduct:", err)
 		os.Exit(3)
@@ -39,7 +42,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, bodycam, out, data string, agents []string, reuse bool, jobs int) (bool, error) {
+func run(ctx context.Context, bodycam, out, data string, agents []string, reuse bool, jobs, many int, events uint64) (bool, error) {
 	work, err := os.MkdirTemp("", "bodycam-conduct-")
 	if err != nil {
 		return false, err
@@ -47,7 +50,7 @@ func run(ctx context.Context, bodycam, out, data string, agents []string, reuse 
 	defer os.RemoveAll(work)
 	if out == "" {
 		if reuse {
-			return false, fmt.Errorf("-reuse needs -out")
+			return false, fmt.Errorf("-reuse and -scale need -out: what an earlier call recorded")
 		}
 		out = filepath.Join(work, "runs")
 	}
@@ -77,6 +80,9 @@ func run(ctx context.Context, bodycam, out, data string, agents []string, reuse 
 	var recorded []recorded
 	if err := readJSON(truth, &recorded); err != nil {
 		return false, err
+	}
+	if many > 0 {
+		return true, scale(ctx, bodycam, out, recorded, many, events)
 	}
 	return evaluate(ctx, bodycam, out, recorded)
 }
