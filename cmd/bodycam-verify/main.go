@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -18,19 +17,21 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"filippo.io/age"
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
 const usage = `Usage: bodycam-verify [flags] PATH
 
 PATH is a run directory or its ledger directory, or a bundle file.
 
-Whoever is judged doesn't choose the yardstick: give at least one root of trust, -log, -key, -checkpoint or
--witness. Without one the verdict is at best "incomplete"; -self settles for consistency.
+Whoever is judged doesn't choose the yardstick: give at least one root of trust, -log, -key, -checkpoint,
+-witness, -roots or -manifest. Without one the verdict is at best "incomplete"; -self settles for consistency.
 
 FLAGS
   -log ID            identity that the log must have, 64 hexadecimal digits
@@ -39,6 +40,10 @@ FLAGS
   -checkpoint FILE   head of the log known from elsewhere (a signed note); repeat for several
   -witness KEY       verifier key of a witness that must have cosigned; repeat for several
   -quorum N          how many of the witnesses are enough (default: all)
+  -roots FILE        your own roots of trust for the log's anchors, and a policy over them (docs/ANCHORS.md)
+  -manifest FILE     the operator's signed roots, with -manifest-digest
+  -manifest-digest H SHA-256 that the operator's manifest must have, from elsewhere than the manifest
+  -policy EXPR       who must vouch, in place of the manifest's policy: "evm and (2 of [w1, w2, w3] or tsa)"
   -self              take the log's own keys as the root: finds damage, not forgery
   -identity FILE     age identities that open payloads; without them only commitments are verified
   -payloads          also check that the stored payloads are all there
@@ -79,8 +84,19 @@ type settings struct {
 	log      string
 	identity string
 	require  string
+	roots    string
+	operator string
+	digest   string
+	policy   string
+	manifest *proof.Manifest
 	json     bool
 	path     string
+}
+
+// outcome is the report, with what the anchors come to.
+type outcome struct {
+	*ledger.Report
+	Anchors *proof.Judgement `json:"anchors,omitempty"`
 }
 
 type list []string
@@ -133,6 +149,10 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	f.Var(&s.heads, "checkpoint", "")
 	f.Var(&s.witness, "witness", "")
 	f.IntVar(&s.opts.Quorum, "quorum", 0, "")
+	f.StringVar(&s.roots, "roots", "", "")
+	f.StringVar(&s.operator, "manifest", "", "")
+	f.StringVar(&s.digest, "manifest-digest", "", "")
+	f.StringVar(&s.policy, "policy", "", "")
 	f.BoolVar(&s.opts.Self, "self", false, "")
 	f.StringVar(&s.identity, "identity", "", "")
 	f.BoolVar(&s.opts.Payloads, "payloads", false, "")
@@ -162,7 +182,7 @@ func (s *settings) trust() error {
 		s.opts.LogID = (*ledger.Hash)(b)
 	}
 	for _, k := range s.keys {
-		key, err := parseKey(k)
+		key, err := proof.ParsePublicKey(k)
 		if err != nil {
 			return fmt.Errorf("-key: %w", err)
 		}
@@ -200,6 +220,9 @@ func (s *settings) trust() error {
 			}
 		}
 	}
+	if err := s.gather(); err != nil {
+		return err
+	}
 	if s.identity == "" {
 		return nil
 	}
@@ -214,25 +237,32 @@ func (s *settings) trust() error {
 	return nil
 }
 
-func parseKey(s string) (ledger.PublicKey, error) {
-	for _, alg := range []checkpoint.Algorithm{checkpoint.Ed25519, checkpoint.MLDSA44} {
-		b64, ok := strings.CutPrefix(s, alg.String()+":")
-		if !ok {
+// gather reads the roots of trust for anchors.
+func (s *settings) gather() error {
+	var files [2][]byte
+	for i, name := range []string{s.roots, s.operator} {
+		if name == "" {
 			continue
 		}
-		raw, err := base64.StdEncoding.DecodeString(b64)
+		b, err := os.ReadFile(name)
 		if err != nil {
-			return ledger.PublicKey{}, fmt.Errorf("%s: %w", s, err)
+			return fmt.Errorf("roots of trust: %w", err)
 		}
-		k := checkpoint.Key{Name: "key", Alg: alg, Public: raw}
-		return ledger.PublicKey{Alg: alg, Public: raw}, k.Valid()
+		files[i] = b
 	}
-	k, err := checkpoint.ParseKey(s)
-	return ledger.PublicKey{Alg: k.Alg, Public: k.Public}, err
+	var err error
+	if s.manifest, err = proof.Gather(files[0], files[1], s.digest, s.policy); err != nil {
+		return fmt.Errorf("roots of trust: %w", err)
+	}
+	if s.manifest == nil {
+		s.manifest = &proof.Manifest{}
+	}
+	s.opts.Keys = append(s.opts.Keys, s.manifest.PublicKeys()...)
+	return nil
 }
 
 // verify finds out what the path holds and verifies it.
-func (s *settings) verify(ctx context.Context) (*ledger.Report, error) {
+func (s *settings) verify(ctx context.Context) (*outcome, error) {
 	info, err := os.Stat(s.path)
 	if err != nil {
 		return nil, err
@@ -247,9 +277,11 @@ func (s *settings) verify(ctx context.Context) (*ledger.Report, error) {
 		}
 		bundle, err := ledger.ParseBundle(b)
 		if err != nil {
-			return ledger.Unreadable(err), nil
+			return &outcome{Report: ledger.Unreadable(err)}, nil
 		}
-		return bundle.Verify(s.opts.Trust, s.opts.Require...), nil
+		j := proof.JudgeBundle(bundle, s.manifest)
+		s.opts.Pinned = append(s.opts.Pinned, j.Pinned()...)
+		return s.conclude(bundle.Verify(s.opts.Trust, s.opts.Require...), j, bundle.Genesis, bundle.Checkpoint.Size), nil
 	}
 	root := s.path
 	if _, err := os.Stat(filepath.Join(root, "ledger", "genesis")); errors.Is(err, fs.ErrNotExist) {
@@ -264,11 +296,42 @@ func (s *settings) verify(ctx context.Context) (*ledger.Report, error) {
 			root = filepath.Dir(abs)
 		}
 	}
-	return ledger.Verify(ctx, os.DirFS(root), s.opts)
+	return s.verifyRun(ctx, os.DirFS(root))
+}
+
+func (s *settings) verifyRun(ctx context.Context, run fs.FS) (*outcome, error) {
+	anchors, err := proof.Read(run)
+	if err != nil {
+		return nil, err
+	}
+	var gen *ledger.Genesis
+	var j *proof.Judgement
+	// A genesis that is missing or damaged is for ledger.Verify to judge.
+	if b, err := fs.ReadFile(run, "ledger/genesis"); err == nil {
+		if gen, err = ledger.ParseGenesis(b); err == nil {
+			j = proof.Judge(gen.Origin(), anchors, s.manifest)
+			s.opts.Pinned = append(s.opts.Pinned, j.Pinned()...)
+		}
+	}
+	r, err := ledger.Verify(ctx, run, s.opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.conclude(r, j, gen, r.Epochs), nil
+}
+
+// conclude lets the anchors weigh in, where there are any or they are asked for.
+func (s *settings) conclude(r *ledger.Report, j *proof.Judgement, gen *ledger.Genesis, epochs uint64) *outcome {
+	if j == nil || len(j.Attestations) == 0 && len(s.manifest.Roots) == 0 {
+		return &outcome{Report: r}
+	}
+	j.Conclude(epochs, time.Unix(0, gen.Created), gen.AnchorEvery)
+	r.Verdict = j.Lower(r.Verdict)
+	return &outcome{r, j}
 }
 
 // print writes the report for people.
-func print(w io.Writer, r *ledger.Report) error {
+func print(w io.Writer, r *outcome) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", r.Verdict)
 	if f := r.FirstBad; f != nil {
@@ -287,6 +350,12 @@ func print(w io.Writer, r *ledger.Report) error {
 			fmt.Fprintf(&b, "            rests on %s\n", s)
 		}
 	})
+	if j := r.Anchors; j != nil {
+		fmt.Fprintf(&b, "%-11s %s\n            %s\n", "anchors", j.Status, j.Summary())
+		for _, s := range j.Reasons() {
+			fmt.Fprintf(&b, "            - %s\n", s)
+		}
+	}
 	fmt.Fprintf(&b, "\nlog %s\nrecorder %q, profile %s, %d epochs, %d records, %d events in batches\n",
 		r.Origin, r.Recorder, r.Profile, r.Epochs, r.Records, r.Events)
 	_, err := io.WriteString(w, b.String())

@@ -20,6 +20,7 @@ type verifyFlags struct {
 	json, host, noPayloads, show bool
 	keys, pins, require          []string
 	log, mirror, identity, ca    string
+	anchors                      anchorTrust
 	ring                         ringFlags
 }
 
@@ -36,6 +37,10 @@ Whoever is judged doesn't choose the yardstick: give a root of trust with --key,
 given, this machine's own keys are the root, which is said: they show what others changed, not what this machine's
 owner did. A log under keys that nobody vouches for is unverifiable, not tampered.
 
+Anchors of the log are checked, without a network, against --roots (yours) or --manifest (the operator's, pinned by
+--manifest-digest, which you have from elsewhere than the manifest). --policy says who must vouch; where it isn't met the
+verdict is incomplete. What you have no root for is unverifiable. See docs/ANCHORS.md.
+
 With --host and no RUN, the log that this machine keeps of its runs is verified, and every run that was recorded here
 and is gone, cut short or replaced is named; DIR (default: where each run was recorded) says where the runs are now.` +
 			exits("0  verified", "1  tampered", "2  usage, or there is nothing to verify", "3  the input could not be read",
@@ -43,6 +48,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 		Example: `  bodycam verify runs/20260101-120000-ab
   bodycam verify dispute.bundle --key recorder.pub --json
   bodycam verify RUN --mirror https://mirror.example:8443 --pin checkpoint.txt
+  bodycam verify RUN --roots roots.json --policy "evm and (2 of [w1, w2, w3] or tsa)"
   bodycam verify --host runs`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,6 +85,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 	fl.StringVar(&f.identity, "identity", "", "file of age identities that open payloads (default: this machine's)")
 	fl.StringArrayVar(&f.require, "require", nil, "claim that must be verified too: existed_by, content; repeatable")
 	fl.BoolVar(&f.show, "show", false, "print what a bundle discloses")
+	f.anchors.add(fl)
 	f.ring.add(fl)
 	return cmd
 }
@@ -121,6 +128,14 @@ func (f *verifyFlags) trust() (t ledger.Trust, notes []string, err error) {
 		}
 		t.Pinned = append(t.Pinned, ledger.Pinned{Checkpoint: n.Checkpoint, Source: "the checkpoint in " + name})
 		notes = append(notes, "the checkpoint in "+name)
+	}
+	m, err := f.anchors.manifest()
+	if err != nil {
+		return t, nil, err
+	}
+	if m != nil {
+		t.Keys = append(t.Keys, m.PublicKeys()...)
+		notes = append(notes, f.anchors.notes()...)
 	}
 	if len(notes) > 0 || f.mirror != "" {
 		return t, notes, nil
@@ -193,7 +208,11 @@ func (f *verifyFlags) bundle(v *verification, trust ledger.Trust) error {
 		v.Report = ledger.Unreadable(err)
 		return nil
 	}
+	if v.Anchors, err = f.anchors.judgeBundle(bundle, &trust); err != nil {
+		return err
+	}
 	v.Report = bundle.Verify(trust, f.require...)
+	v.concludeAnchors(bundle.Genesis, bundle.Checkpoint.Size)
 	if f.show {
 		v.Disclosed = disclosed(bundle)
 	}
@@ -216,6 +235,10 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 			return err
 		}
 	}
+	gen, err := f.judgeRun(v, &trust)
+	if err != nil {
+		return err
+	}
 	v.Report, err = ledger.Verify(ctx, os.DirFS(v.Path), ledger.VerifyOptions{
 		Trust: trust, Identities: ids, Payloads: !f.noPayloads, Require: f.require,
 	})
@@ -224,6 +247,7 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 	}
 	v.compareCopies(ids)
 	v.conclude()
+	v.concludeAnchors(gen, v.Epochs)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/mirror"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
 // verification is what `verify` says. The report's verdict covers the copies and the mirror too.
@@ -20,6 +21,7 @@ type verification struct {
 	Copies    *copiesReport      `json:"copies,omitempty"`
 	Mirror    *mirror.Comparison `json:"mirror,omitempty"`
 	Host      *hostNote          `json:"host,omitempty"`
+	Anchors   *proof.Judgement   `json:"anchors,omitempty"`
 	Disclosed []disclosedItem    `json:"disclosed,omitempty"`
 }
 
@@ -102,6 +104,9 @@ func (v *verification) text(s *streams) error {
 	}
 	if h := v.Host; h != nil {
 		line("host log", h.Status, "this machine's log of runs knows it so", h.Reasons, nil)
+	}
+	if j := v.Anchors; j != nil {
+		line("anchors", j.Status, j.Summary(), j.Reasons(), nil)
 	}
 	fmt.Fprintf(&b, "\n  root of trust: %s\n", bodycam.Printable(strings.Join(v.Trust, "; ")))
 	fmt.Fprintf(&b, "  log %s by %s: %d epochs, %d records, %d events in batches", short(v.Log), bodycam.Printable(v.Recorder), v.Epochs, v.Records, v.Events)

@@ -321,3 +321,49 @@ func (e *Evidence) leadsTo(b *ledger.Bundle) error {
 	}
 	return merkle.VerifyConsistency(c.Size, head.Size, e.Consistency, c.Root, head.Root)
 }
+
+// Lower is a log's verdict in the light of its anchors. Without a policy they are additional: what they vouch for was
+// compared with the log already.
+func (j *Judgement) Lower(v ledger.Verdict) ledger.Verdict {
+	switch {
+	case v == ledger.Tampered || len(j.Conflicts) > 0:
+		return ledger.Tampered
+	case j.policy != nil && j.Status != ledger.StatusVerified:
+		return ledger.Incomplete
+	}
+	return v
+}
+
+// Reasons say what is to be known of it besides the status.
+func (j *Judgement) Reasons() []string {
+	var out []string
+	if j.Why != "" {
+		out = append(out, j.Why)
+	}
+	for _, c := range j.Conflicts {
+		if c != j.Why {
+			out = append(out, c)
+		}
+	}
+	for _, a := range j.Attestations {
+		if a.Why != "" {
+			out = append(out, fmt.Sprintf("%s anchor of %d epochs (%s): %s", a.Kind, a.Size, a.Status, a.Why))
+		}
+	}
+	if j.Late {
+		out = append(out, fmt.Sprintf("%v passed between two anchors, where the genesis promises %v", j.WorstWindow, j.Promised))
+	}
+	return out
+}
+
+// Summary is the rest of it in a line.
+func (j *Judgement) Summary() string {
+	s := fmt.Sprintf("%d epochs anchored, %d in the tail that isn't", j.Anchored, j.Unanchored)
+	if j.WorstWindow > 0 {
+		s += fmt.Sprintf("; longest time between two anchors %v", j.WorstWindow.Round(time.Second))
+	}
+	if j.Policy != "" {
+		s += "; policy " + j.Policy
+	}
+	return s
+}

@@ -273,3 +273,44 @@ func ParsePublicKey(s string) (ledger.PublicKey, error) {
 	k, err := checkpoint.ParseKey(s)
 	return ledger.PublicKey{Alg: k.Alg, Public: k.Public}, err
 }
+
+// Gather puts together what a verifier brings: roots of his own, an operator's manifest with the digest that pins it
+// (hexadecimal, with or without "sha256:"), and a policy that takes the place of either's. All of it may be absent; nil is
+// returned then. Roots of his own stand above the operator's.
+func Gather(own, operator []byte, digest, policy string) (*Manifest, error) {
+	if own == nil && operator == nil {
+		if policy != "" {
+			return nil, fmt.Errorf("%w: a policy without roots that it could name", ErrSyntax)
+		}
+		return nil, nil
+	}
+	m := &Manifest{Version: manifestVersion}
+	var err error
+	if own != nil {
+		if m, err = ParseManifest(own, nil); err != nil {
+			return nil, err
+		}
+	}
+	if operator != nil {
+		var pinned *[sha256.Size]byte
+		if digest != "" {
+			b, err := hex.DecodeString(strings.TrimPrefix(digest, "sha256:"))
+			if err != nil || len(b) != sha256.Size {
+				return nil, fmt.Errorf("%w: the manifest's digest is %.80q, want 64 hexadecimal digits", ErrSyntax, digest)
+			}
+			pinned = (*[sha256.Size]byte)(b)
+		}
+		if pinned == nil {
+			return nil, fmt.Errorf("%w (this one's is %x)", ErrNotPinned, sha256.Sum256(operator))
+		}
+		o, err := ParseManifest(operator, pinned)
+		if err != nil {
+			return nil, err
+		}
+		m.Merge(o)
+	}
+	if policy != "" {
+		err = m.SetPolicy(policy)
+	}
+	return m, err
+}

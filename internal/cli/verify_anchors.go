@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/spf13/pflag"
+)
+
+// anchorTrust is what a verifier brings to judge anchors with.
+type anchorTrust struct{ roots, operator, digest, policy string }
+
+func (a *anchorTrust) add(fl *pflag.FlagSet) {
+	fl.StringVar(&a.roots, "roots", "", "file of your own roots of trust for anchors, and a policy over them")
+	fl.StringVar(&a.operator, "manifest", "", "operator's signed manifest of roots")
+	fl.StringVar(&a.digest, "manifest-digest", "", "SHA-256 that the operator's manifest must have, from elsewhere")
+	fl.StringVar(&a.policy, "policy", "", "who must vouch, in place of the manifest's policy")
+}
+
+// manifest reads what was given, nil where nothing was.
+func (a *anchorTrust) manifest() (*proof.Manifest, error) {
+	var files [2][]byte
+	for i, name := range []string{a.roots, a.operator} {
+		if name == "" {
+			continue
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, usage("reading roots of trust: %w", err)
+		}
+		files[i] = b
+	}
+	m, err := proof.Gather(files[0], files[1], a.digest, a.policy)
+	if errors.Is(err, proof.ErrNotPinned) {
+		return nil, withHint(usage("--manifest %s: %w", a.operator, err), "compare its digest with the one that the operator published elsewhere, then give that with --manifest-digest")
+	}
+	if err != nil {
+		return nil, usage("roots of trust: %w", err)
+	}
+	return m, nil
+}
+
+func (a *anchorTrust) notes() (out []string) {
+	if a.roots != "" {
+		out = append(out, "the roots in "+a.roots)
+	}
+	if a.operator != "" {
+		out = append(out, "the operator's manifest "+a.operator+", pinned by its digest")
+	}
+	return out
+}
+
+// judgeRun judges a run's anchors, adds what they vouch for to the roots, and returns the log's genesis. A log without one
+// is for ledger.Verify to judge.
+func (f *verifyFlags) judgeRun(v *verification, t *ledger.Trust) (*ledger.Genesis, error) {
+	anchors, err := proof.Read(os.DirFS(v.Path))
+	if err != nil {
+		return nil, environment(err)
+	}
+	m, err := f.anchors.manifest()
+	if err != nil || m == nil && len(anchors) == 0 {
+		return nil, err
+	}
+	gen, err := runGenesis(v.Path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, environment(err)
+	case err != nil:
+		return nil, nil
+	}
+	if m == nil {
+		m = &proof.Manifest{}
+	}
+	v.Anchors = proof.Judge(gen.Origin(), anchors, m)
+	t.Pinned = append(t.Pinned, v.Anchors.Pinned()...)
+	return gen, nil
+}
+
+func (a *anchorTrust) judgeBundle(b *ledger.Bundle, t *ledger.Trust) (*proof.Judgement, error) {
+	m, err := a.manifest()
+	if err != nil || m == nil && len(b.Anchors) == 0 {
+		return nil, err
+	}
+	if m == nil {
+		m = &proof.Manifest{}
+	}
+	j := proof.JudgeBundle(b, m)
+	t.Pinned = append(t.Pinned, j.Pinned()...)
+	return j, nil
+}
+
+// concludeAnchors lets the anchors weigh in, once the log itself is verified.
+func (v *verification) concludeAnchors(gen *ledger.Genesis, epochs uint64) {
+	if v.Anchors == nil || gen == nil {
+		return
+	}
+	v.Anchors.Conclude(epochs, time.Unix(0, gen.Created), gen.AnchorEvery)
+	v.Verdict = v.Anchors.Lower(v.Verdict)
+}
