@@ -19,6 +19,7 @@ const maxCalls = 576
 // callTables are what the kernel side looks up by system call number.
 type callTables struct {
 	amd64, i386 [maxCalls]sensorCall
+	watched     [maxCalls]uint8
 	socketcalls [32]uint16
 	flags       [bodycam.ABIX32 + 1][maxCalls]uint8  // which argument, from 1, is the event's Flags
 	opens       [bodycam.ABIX32 + 1][maxCalls]uint64 // the flags of calls that open without being given any
@@ -136,8 +137,10 @@ func (t *callTables) add(f []string) error {
 		switch {
 		case abi == bodycam.ABII386:
 			t.i386[nr] = c
+			t.watched[nr] |= 2
 		case abi == bodycam.ABIAMD64 || nr >= 512:
 			t.amd64[nr] = c
+			t.watched[nr] |= 1
 		}
 	}
 	if !found {

@@ -42,7 +42,7 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	}
 	for name, v := range map[string]any{
 		sensorVarTargetCgroup: id, sensorVarTargetLevel: level, sensorVarHostMntns: uint32(ns.Ino),
-		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls,
+		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls, sensorVarWatched: t.watched,
 		sensorVarWakeAt: wake, sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(),
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {

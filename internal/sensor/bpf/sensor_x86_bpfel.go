@@ -379,6 +379,7 @@ const (
 	sensorVarTree           = "tree"
 	sensorVarTypesForGo     = "types_for_go"
 	sensorVarWakeAt         = "wake_at"
+	sensorVarWatched        = "watched"
 )
 
 // loadSensor returns the embedded CollectionSpec for sensor.
@@ -478,6 +479,7 @@ type sensorVariableSpecs struct {
 	Tree          *ebpf.VariableSpec `ebpf:"tree"`
 	TypesForGo    *ebpf.VariableSpec `ebpf:"types_for_go"`
 	WakeAt        *ebpf.VariableSpec `ebpf:"wake_at"`
+	Watched       *ebpf.VariableSpec `ebpf:"watched"`
 }
 
 // sensorObjects contains all objects after they have been loaded into the kernel.
@@ -544,6 +546,7 @@ type sensorVariables struct {
 	Tree          *ebpf.Variable `ebpf:"tree"`
 	TypesForGo    *ebpf.Variable `ebpf:"types_for_go"`
 	WakeAt        *ebpf.Variable `ebpf:"wake_at"`
+	Watched       *ebpf.Variable `ebpf:"watched"`
 }
 
 // sensorPrograms contains all programs after they have been loaded into the kernel.

@@ -55,6 +55,8 @@ struct call {
 
 const volatile struct call calls64[CALLS] = {};
 const volatile struct call calls32[CALLS] = {};
+/* Which calls are in the tables at all: 1 in calls64, 2 in calls32. Most aren't, and cost only this look. */
+const volatile __u8 watched[CALLS] = {};
 const volatile __u16 socketcalls[32] = {}; /* i386's socketcall: sub-call to system call number */
 
 #endif

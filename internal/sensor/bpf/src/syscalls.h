@@ -563,13 +563,11 @@ int on_sys_exit(__u64 *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long ret = ctx[1];
+	__u64 nr = regs->orig_ax, index = nr & ~(__u64)X32_BIT;
+	if (index >= CALLS || !watched[index])
+		return 0;
 	struct task_struct *t = current();
 	bool compat = t->thread_info.status & TS_COMPAT;
-	__u64 nr = regs->orig_ax, index = nr;
-	if (!compat && (nr & X32_BIT))
-		index = nr & ~(__u64)X32_BIT;
-	if (index >= CALLS)
-		return 0;
 	const volatile struct call *c = compat ? &calls32[index] : &calls64[index];
 	__u8 act = c->act;
 	if (act == A_NONE || !mine())
