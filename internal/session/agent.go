@@ -131,6 +131,10 @@ func (s *run) agentCommand(ctx context.Context) (sandbox.Cmd, error) {
 		}
 	}
 	cmd.Stdout = s.account
+	if s.o.Service != nil && s.o.Service.Port == 0 {
+		s.pipe = newPipe()
+		cmd.Stdin, cmd.Stdout = s.pipe.inR, tee{s.account, s.pipe.outW}
+	}
 	if s.errs, err = newAccount(filepath.Join(dir, "stderr"), limit, nil); err != nil {
 		return cmd, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 // Service makes a run that of a server: its program doesn't end by itself. Once it is ready an idle window shows what it
 // does unasked; then Use talks to it, and what it does is told apart by windows; then it is ended.
 type Service struct {
-	Port  uint16        // on which the program listens, on the sandbox's loopback
+	Port  uint16        // on which the program listens, on the sandbox's loopback; 0: it is spoken to on its standard streams
 	Ready string        // path whose HTTP status must be below 500; "": a connection suffices
 	Wait  time.Duration // the longest until it is ready; default 1 minute
 	Idle  time.Duration // length of the idle window; default 2 seconds
@@ -34,6 +35,42 @@ type Inside struct {
 // Dial connects to the service, whatever address is named: it serves as DialContext of an HTTP transport.
 func (i *Inside) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return i.s.box.Dial(ctx, i.port)
+}
+
+// Pipe is the service's standard streams, where it has no port.
+func (i *Inside) Pipe() io.ReadWriteCloser { return i.s.pipe }
+
+// pipe joins the two ends of a service's standard streams that are ours.
+type pipe struct {
+	in   *io.PipeWriter // its standard input
+	out  *io.PipeReader // its standard output
+	inR  *io.PipeReader
+	outW *io.PipeWriter
+}
+
+func newPipe() *pipe {
+	p := &pipe{}
+	p.inR, p.in = io.Pipe()
+	p.out, p.outW = io.Pipe()
+	return p
+}
+
+func (p *pipe) Read(b []byte) (int, error)  { return p.out.Read(b) }
+func (p *pipe) Write(b []byte) (int, error) { return p.in.Write(b) }
+
+// Close ends the service's standard input; what it still prints is dropped.
+func (p *pipe) Close() error { return errors.Join(p.in.Close(), p.out.Close()) }
+
+// tee gives what the service prints to us and, as to any agent, to the account. It never fails: a service must not
+// notice that nobody reads any more.
+type tee struct {
+	account io.Writer
+	to      *io.PipeWriter
+}
+
+func (t tee) Write(b []byte) (int, error) {
+	_, _ = t.to.Write(b)
+	return t.account.Write(b)
 }
 
 // Window begins a window of that name (a probe's id): what happens from now on, until the next begins, belongs to it.
@@ -54,8 +91,10 @@ func (s *run) serve(ctx context.Context, p *sandbox.Process) error {
 	}()
 	in := &Inside{s: s, port: sv.Port}
 	began := time.Now()
-	if err := s.ready(ctx, in); err != nil {
-		return fmt.Errorf("%w: %w", ErrEnvironment, err)
+	if sv.Port != 0 {
+		if err := s.ready(ctx, in); err != nil {
+			return fmt.Errorf("%w: %w", ErrEnvironment, err)
+		}
 	}
 	s.update(func(r *bodycam.Run) {
 		r.Notes = append(r.Notes, fmt.Sprintf("the service was ready after %s", time.Since(began).Round(time.Millisecond)))
@@ -132,6 +171,9 @@ func tryReady(ctx context.Context, client *http.Client, in *Inside, path string)
 
 // end asks the service to end, and ends its whole group if it doesn't.
 func (s *run) end(ctx context.Context, p *sandbox.Process) {
+	if s.pipe != nil {
+		_ = s.pipe.Close() // nothing of it can fail
+	}
 	_ = p.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.Done():

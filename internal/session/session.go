@@ -111,6 +111,7 @@ type run struct {
 	stopped        atomic.Pointer[string]        // why a watcher stopped the run
 	stopping       sync.WaitGroup                // its processes are being frozen
 	account        *account                      // the agent's standard output
+	pipe           *pipe                         // standard streams of a service without a port
 	errs           *account                      // its standard error
 	agentPID       int
 	state          atomic.Pointer[Progress]

@@ -175,3 +175,17 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestSideEffects(t *testing.T) {
+	yes, no := true, false
+	d := &trust.Declaration{Skills: []trust.Skill{{ID: "w", Name: "Weather", Description: "Provides forecasts"}, {ID: "b", Name: "Hotel booking", Description: "Books rooms"},
+		{ID: "c", Name: "x", Description: "Cancelling of tickets"}}}
+	if got := SideEffects(d); !reflect.DeepEqual(got, []string{"b", "c"}) {
+		t.Error(got)
+	}
+	d = &trust.Declaration{Kind: "mcp", Tools: []trust.Tool{{Name: "read", ReadOnly: &yes}, {Name: "write", ReadOnly: &no}, {Name: "unsaid"}},
+		Skills: []trust.Skill{{ID: "read", Name: "run", Tools: []string{"read"}}}}
+	if got := SideEffects(d); !reflect.DeepEqual(got, []string{"write", "unsaid"}) {
+		t.Error(got)
+	}
+}
