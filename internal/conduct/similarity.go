@@ -149,7 +149,7 @@ func contributions(ps []*profile, i int, n *names) []Contribution {
 		}
 	}
 	slices.SortFunc(out, func(a, b Contribution) int {
-		return cmp.Or(cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(round(b.Lost), round(a.Lost)), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Name, b.Name))
 	})
 	return out
 }

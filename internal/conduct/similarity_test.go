@@ -2,7 +2,9 @@ package conduct
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +15,8 @@ import (
 // run makes features from counts: "command NAME", "file NAME", "host NAME".
 func run(counts map[string]uint64) *features.Features {
 	f := &features.Features{}
-	for name, n := range counts {
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		n := counts[name]
 		kind, rest, _ := strings.Cut(name, " ")
 		r := &features.Resource{Resource: bodycam.Resource{Kind: bodycam.ResourceKind(kind), Name: rest}, Key: rest,
 			Counts: map[features.Action]uint64{}, At: map[features.Action][2]uint64{}, Uses: features.Uses{Rows: n}}
