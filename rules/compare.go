@@ -85,6 +85,7 @@ func (c *compiler) field(t *term, positive bool) (getter, bool) {
 		c.errorf(t.off, "%v", err)
 		return getter{}, false
 	}
+	c.uses = append(c.uses, name)
 	if c.unguarded {
 		// The check is asked about the field's event types only.
 		c.unguarded = false

@@ -60,7 +60,8 @@ type compiler struct {
 	rule    string
 	txt     text
 	gaps    []gap
-	unknown []gap // fields that nobody knows
+	unknown []gap    // fields that nobody knows
+	uses    []string // fields that it asks for
 	stack   []string
 	done    map[macroKey]*macroDone
 	slots   int
@@ -77,6 +78,7 @@ type macroDone struct {
 	*compiled
 	gaps    []gap
 	unknown []gap
+	uses    []string
 }
 
 func (c *compiler) errorf(off int, format string, args ...any) {
@@ -150,20 +152,21 @@ func (c *compiler) macro(v *macroExpr, positive bool) *compiled {
 	}
 	c.gaps = append(c.gaps, d.gaps...)
 	c.unknown = append(c.unknown, d.unknown...)
+	c.uses = append(c.uses, d.uses...)
 	return d.compiled
 }
 
 func (c *compiler) compileMacro(def *macroDef, positive bool) *macroDone {
-	rule, txt, gaps, unknown := c.rule, c.txt, c.gaps, c.unknown
+	rule, txt, gaps, unknown, uses := c.rule, c.txt, c.gaps, c.unknown, c.uses
 	c.stack = append(c.stack, def.name)
-	c.rule, c.txt, c.gaps, c.unknown = "macro "+def.name, def.cond, nil, nil
+	c.rule, c.txt, c.gaps, c.unknown, c.uses = "macro "+def.name, def.cond, nil, nil, nil
 	d := &macroDone{compiled: broken()}
 	if def.ast != nil {
 		d.compiled = c.condition(def.ast, positive)
 	}
-	d.gaps, d.unknown = c.gaps, c.unknown
+	d.gaps, d.unknown, d.uses = c.gaps, c.unknown, c.uses
 	c.stack = c.stack[:len(c.stack)-1]
-	c.rule, c.txt, c.gaps, c.unknown = rule, txt, gaps, unknown
+	c.rule, c.txt, c.gaps, c.unknown, c.uses = rule, txt, gaps, unknown, uses
 	if d.checks > 1 {
 		d.compiled = &compiled{op: opMemo, kids: []*compiled{d.compiled}, slot: c.slots, may: d.may, mayNot: d.mayNot, checks: d.checks}
 		c.slots++

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -101,6 +102,8 @@ type Rule struct {
 	// Threshold tells that it is about how often its condition is true.
 	Threshold bool
 	Events    string // event types that it looks at
+	// Fields are those that its condition asks for, sorted.
+	Fields []string
 	// Unsupported says why the rule can't match anything; empty where it can.
 	Unsupported []Gap
 	// Output is the template as written.
@@ -308,7 +311,7 @@ func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *ru
 		k.Unsupported = []Gap{{"source " + r.source, "only events of the sandbox are recorded", k.Pos}}
 		return k
 	}
-	c.gaps, c.unknown = nil, nil
+	c.gaps, c.unknown, c.uses = nil, nil, nil
 	errs := len(l.errs)
 	switch {
 	case r.sequence != nil:
@@ -325,7 +328,9 @@ func (l *loader) rule(d *definitions, c *compiler, r *ruleDef, opts Options) *ru
 	}
 	l.unknownFields(c, r, k)
 	gaps := c.gaps
-	c.gaps, c.unknown = nil, nil
+	slices.Sort(c.uses)
+	k.Fields = slices.Clone(slices.Compact(c.uses))
+	c.gaps, c.unknown, c.uses = nil, nil, nil
 	k.output = c.output(r.output)
 	k.judge(l, r, gaps)
 	if r.mode == ModeDeny && r.enabled && len(l.errs) == errs {

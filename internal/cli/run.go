@@ -34,6 +34,7 @@ type runFlags struct {
 	oracle, noTests, strictEnv        bool
 	json, follow, quiet, requirePass  bool
 	sealed                            bool
+	alerts                            alertFlags
 	taskEnv                           []string
 	failOn                            string
 }
@@ -105,6 +106,9 @@ plays a scripted model instead (see "bodycam model --help").` +
 	fl.BoolVar(&f.strictEnv, "strict-env", false, "refuse a task whose environment can't be honoured as written")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object a run")
 	fl.BoolVarP(&f.follow, "follow", "f", false, "print every event as it happens (JSON lines with --json)")
+	fl.BoolVar(&f.alerts.show, "alerts", false, "print alerts of the security rules as calls happen, one JSON object a line (with --follow they come along)")
+	fl.StringVar(&f.alerts.webhook, "alert-webhook", "", "URL that each alert is posted to as JSON")
+	fl.StringVar(&f.alerts.stopOn, "stop-on", "", "stop the run at the first alert of this severity: info, low, medium, high, critical (rules of mode stop do so anyway)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
 	fl.BoolVar(&f.sealed, "sealed", false, "keep the run in its encrypted ledger alone, without working copies in the clear")
 	fl.StringArrayVar(&f.taskEnv, "task-env", nil, "variable of this environment that the task's own ${VAR} may use (repeatable)")
@@ -180,20 +184,37 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 	if err != nil {
 		return ExitEnvironment, err
 	}
+	decoys := plantDecoys(plan)
+	out := &lockedWriter{w: s.out}
+	judge, err := newLive(&f.alerts, plan, id, decoys, out, f.follow && !f.json, f.alerts.show || f.follow)
+	if err != nil {
+		return ExitUsage, err
+	}
 	o := session.Options{
 		HostLog:    host,
 		Sealing:    &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName(), Only: f.sealed},
 		Identities: ring.Identities,
 		Plan:       plan, Harness: h, ID: id, Dir: filepath.Join(f.out, id), Model: m, Oracle: f.oracle,
-		Tool: build(), Analyse: analyse, Decoys: plantDecoys(plan),
+		Tool: build(), Analyse: analyse, Decoys: decoys,
 	}
 	bar := newProgress(s, f.quiet || f.json && !s.progress, i, f.repeat)
 	o.Progress = bar.update
 	if f.follow {
-		o.Event = follower(s.out, f.json)
+		o.Event = follower(out, f.json)
+	}
+	if judge != nil {
+		o.Ready, o.Watch = judge.ready, judge.watch
+		if judge.denies {
+			o.Refuse = judge.denial.refuse
+		}
 	}
 	r, err := session.Run(ctx, o)
 	bar.done()
+	if judge != nil {
+		if jerr := judge.close(); jerr != nil {
+			fmt.Fprintf(s.err, "bodycam: %v\n", jerr)
+		}
+	}
 	if r == nil {
 		return ExitEnvironment, environment(err)
 	}

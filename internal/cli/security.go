@@ -76,7 +76,7 @@ var offline = rules.Options{CanDeny: func(rules.Rule) error { return nil }}
 
 // securityOptions are what a run is judged by: its plan's declarations and its own transcript.
 func securityOptions(r *store.Run, p *kind.Plan) (security.Options, error) {
-	o := security.Options{Policy: securityPolicy(r, p), Now: time.Now()}
+	o := security.Options{Policy: securityPolicy(&r.Info, p), Now: time.Now()}
 	var err error
 	if o.Policy.Decoys, err = plantedDecoys(r); err != nil {
 		return o, err
@@ -90,12 +90,8 @@ func securityOptions(r *store.Run, p *kind.Plan) (security.Options, error) {
 			return o, err
 		}
 	}
-	for _, s := range p.Judge.Suppressions {
-		until, err := time.Parse("2006-01-02", string(s.Expires))
-		if err != nil {
-			return o, fmt.Errorf("suppression of %s: %w", s.Rule, err)
-		}
-		o.Suppressions = append(o.Suppressions, security.Suppression{Rule: s.Rule, Resource: s.Resource, Reason: s.Reason, Expires: until.AddDate(0, 0, 1)})
+	if o.Suppressions, err = suppressions(p); err != nil {
+		return o, err
 	}
 	rows, err := r.Rows()
 	if err != nil {
@@ -117,21 +113,35 @@ func securityOptions(r *store.Run, p *kind.Plan) (security.Options, error) {
 	return o, nil
 }
 
-func securityPolicy(r *store.Run, p *kind.Plan) security.Policy {
+// suppressions are the findings that a plan accepts for a time.
+func suppressions(p *kind.Plan) ([]security.Suppression, error) {
+	var out []security.Suppression
+	for _, s := range p.Judge.Suppressions {
+		until, err := time.Parse("2006-01-02", string(s.Expires))
+		if err != nil {
+			return nil, fmt.Errorf("suppression of %s: %w", s.Rule, err)
+		}
+		out = append(out, security.Suppression{Rule: s.Rule, Resource: s.Resource, Reason: s.Reason, Expires: until.AddDate(0, 0, 1)})
+	}
+	return out, nil
+}
+
+// securityPolicy is what a plan declares, with what is known of the agent and the sandbox of a run.
+func securityPolicy(info *bodycam.Run, p *kind.Plan) security.Policy {
 	y := security.Policy{
 		Workspace: p.Judge.Workspace, HarnessState: p.Judge.HarnessState, TrustedPrograms: p.Judge.TrustedPrograms,
 		TrustedHosts: append([]string{session.ModelHost}, p.Judge.TrustedDomains...), AllowFiles: p.Judge.Allow.Files,
 		AllowCommands: p.Judge.Allow.Commands, Home: p.Agent.Home, Task: p.Task.Instruction,
 	}
-	y.HarnessPrograms = r.Info.Agent.Programs
-	y.TrustedPrograms = append(slices.Clone(y.TrustedPrograms), r.Info.Agent.Programs...)
-	y.HarnessState = append(slices.Clone(y.HarnessState), r.Info.Agent.State...)
+	y.HarnessPrograms = info.Agent.Programs
+	y.TrustedPrograms = append(slices.Clone(y.TrustedPrograms), info.Agent.Programs...)
+	y.HarnessState = append(slices.Clone(y.HarnessState), info.Agent.State...)
 	y.TrustedHosts = append(y.TrustedHosts, p.Judge.Allow.Hosts...)
 	y.TrustedHosts = append(y.TrustedHosts, p.Network.Allow...)
 	for _, f := range p.Network.Forward {
 		y.TrustedHosts = append(y.TrustedHosts, f.Host)
 	}
-	if a := r.Info.Environment.Resolver; a != "" {
+	if a := info.Environment.Resolver; a != "" {
 		y.Resolvers = append(y.Resolvers, a)
 	}
 	for _, g := range p.Grading {

@@ -198,6 +198,17 @@ func (a *Analyser) Event(e *bodycam.Event) []Alert {
 var decoyRule = rules.Rule{Name: "Decoy value used", Class: "credentials", Priority: rules.Critical, Tags: []string{"credentials", "decoy", "exfiltration"},
 	Desc: "A decoy's unique value was seen where only something that read it can have put it."}
 
+// Denies returns the rule of mode deny that an event would make true, "" where there is none. The event isn't taken in:
+// it is of a call that waits to be let.
+func (a *Analyser) Denies(e *bodycam.Event) string {
+	for _, m := range a.engine.Would(e) {
+		if m.Rule.Mode == rules.ModeDeny {
+			return m.Rule.Name
+		}
+	}
+	return ""
+}
+
 // Used takes in that a decoy turned up in contents (a file, a network body) that an event is about. It must be called
 // right after that event was judged.
 func (a *Analyser) Used(e *bodycam.Event, hit Hit) Alert { return a.addDecoy(e, hit) }

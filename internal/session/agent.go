@@ -24,6 +24,12 @@ func (s *run) agent(ctx context.Context) error {
 	if err := s.hook(ctx, "before_agent"); err != nil {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
+	if s.o.Ready != nil {
+		info := s.w.Info()
+		if err := s.o.Ready(&info); err != nil {
+			return fmt.Errorf("%w: %w", ErrEnvironment, err)
+		}
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.obs.mu.Lock()

@@ -48,6 +48,8 @@ type Options struct {
 	Progress func(Progress)
 	// Event is told of every event as it is written. It must be quick and must not keep the event. Nil: nobody listens.
 	Event func(*bodycam.Event)
+	// Ready is told of the run when the sandbox is set up and observed, before the agent starts. An error ends the run.
+	Ready func(*bodycam.Run) error
 	// Watch is Event for a judge: a reason that it returns stops the run. Everything that was recorded is kept.
 	Watch func(*bodycam.Event) (stop string)
 	// Refuse is asked before the proxy passes on what an event says (a name to look up, a connection, a name in it); it

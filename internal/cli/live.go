@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/security"
+	"github.com/bodycam-dev/bodycam/internal/session"
+	"github.com/bodycam-dev/bodycam/rules"
+)
+
+// alertFlags say what becomes of alerts while a run goes on.
+type alertFlags struct {
+	show    bool
+	webhook string
+	stopOn  string
+}
+
+// live judges a run's events as they come.
+type live struct {
+	run    string
+	plan   *kind.Plan
+	opts   security.Options
+	a      *security.Analyser // nil until the sandbox is ready
+	denies bool               // some rule does
+	denial denial
+	procs  bodycam.Processes
+	stopOn gate
+	lines  chan alertLine
+	ended  chan struct{}
+
+	mu      sync.Mutex
+	dropped int   // alerts that came faster than they could be handed on
+	failed  error // the first that could not be handed on
+}
+
+// alertLine is an alert as it is printed and posted.
+type alertLine struct {
+	Type    string          `json:"type"` // "alert"
+	Run     string          `json:"run"`
+	Time    time.Time       `json:"time"`
+	Mode    string          `json:"mode"`              // of the rule: alert, stop, deny
+	Stopped bool            `json:"stopped,omitempty"` // it stops the run
+	Finding bodycam.Finding `json:"finding"`
+}
+
+// newLive makes the judge of a run, nil where nobody asks for one: neither a flag nor a rule's mode.
+func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to io.Writer, text, show bool) (*live, error) {
+	stopOn := gate{never: true}
+	if f.stopOn != "" {
+		var err error
+		if stopOn, err = parseGate(f.stopOn); err != nil {
+			return nil, usage("--stop-on: want info, low, medium, high, critical or never")
+		}
+	}
+	if f.webhook != "" {
+		if u, err := url.Parse(f.webhook); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, usage("--alert-webhook %s: want an http or https URL", f.webhook)
+		}
+	}
+	o := security.Options{Policy: securityPolicy(&bodycam.Run{}, p), Now: time.Now()}
+	for _, d := range decoys {
+		o.Policy.Decoys = append(o.Policy.Decoys, security.Decoy(d.Decoy))
+	}
+	var err error
+	if o.Suppressions, err = suppressions(p); err != nil {
+		return nil, usage("%w", err)
+	}
+	set, err := liveRules(o.Policy, p)
+	if err != nil {
+		return nil, err
+	}
+	if !show && f.webhook == "" && stopOn.never && !hasMode(set, rules.ModeStop) && !hasMode(set, rules.ModeDeny) {
+		return nil, nil
+	}
+	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{}), denies: hasMode(set, rules.ModeDeny)}
+	var out io.Writer
+	if show {
+		out = to
+	}
+	go l.hand(out, text, f.webhook)
+	return l, nil
+}
+
+// ready makes the judge for the sandbox and the agent as they are, before the agent starts.
+func (l *live) ready(info *bodycam.Run) error {
+	decoys := l.opts.Policy.Decoys
+	l.opts.Policy = securityPolicy(info, l.plan)
+	l.opts.Policy.Decoys = decoys
+	var err error
+	if l.opts.Rules, err = liveRules(l.opts.Policy, l.plan); err != nil {
+		return err
+	}
+	if l.a, err = security.New(l.opts); err != nil {
+		return err
+	}
+	if l.denies {
+		return l.denial.begin(l.opts)
+	}
+	return nil
+}
+
+// watch judges an event and returns why the run must be stopped, "" where it goes on. It never waits.
+func (l *live) watch(e *bodycam.Event) (stop string) {
+	if l.a == nil {
+		return "" // nothing is observed before the agent starts
+	}
+	seen := *e
+	l.procs.Observe(&seen)
+	for _, a := range l.a.Event(&seen) {
+		f := &a.Finding
+		stops := f.Suppressed == "" && (a.Mode == rules.ModeStop || l.stopOn.fails([]bodycam.Finding{*f}))
+		if stops && stop == "" {
+			stop = fmt.Sprintf("rule %q (%s): %s", f.Rule, f.Severity, f.Title)
+		}
+		if !a.First && !powerOfTen(f.Count) && !stops {
+			continue // ten thousand alike calls are five lines
+		}
+		select {
+		case l.lines <- alertLine{Type: "alert", Run: l.run, Time: time.Unix(0, e.Time).UTC(), Mode: a.Mode.String(), Stopped: stops, Finding: *f}:
+		default:
+			l.mu.Lock()
+			l.dropped++
+			l.mu.Unlock()
+		}
+	}
+	return stop
+}
+
+func powerOfTen(n uint64) bool {
+	for n >= 10 && n%10 == 0 {
+		n /= 10
+	}
+	return n == 1
+}
+
+// hand prints and posts alerts until close.
+func (l *live) hand(out io.Writer, text bool, webhook string) {
+	defer close(l.ended)
+	client := &http.Client{Timeout: 5 * time.Second}
+	for a := range l.lines {
+		b, err := json.Marshal(a)
+		if err != nil {
+			l.fail(err)
+			continue
+		}
+		if out != nil {
+			line := append(b, '\n')
+			if text {
+				line = alertText(&a)
+			}
+			if _, err := out.Write(line); err != nil {
+				l.fail(fmt.Errorf("printing alerts: %w", err))
+			}
+		}
+		if webhook != "" {
+			if err := post(client, webhook, b); err != nil {
+				l.fail(err)
+			}
+		}
+	}
+}
+
+func alertText(a *alertLine) []byte {
+	f := &a.Finding
+	b := fmt.Appendf(nil, "ALERT %s %s: %s", f.Severity, bodycam.Printable(f.Rule), bodycam.Printable(f.Title))
+	if f.Count > 1 {
+		b = fmt.Appendf(b, " ×%d", f.Count)
+	}
+	if a.Stopped {
+		b = append(b, " — the run is stopped"...)
+	}
+	return append(b, '\n')
+}
+
+// post hands an alert to a webhook. It tries twice.
+func post(client *http.Client, hook string, body []byte) (err error) {
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), client.Timeout)
+		var req *http.Request
+		if req, err = http.NewRequestWithContext(ctx, http.MethodPost, hook, bytes.NewReader(body)); err != nil {
+			cancel()
+			return fmt.Errorf("alert webhook: %w", err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("User-Agent", "bodycam")
+		var res *http.Response
+		if res, err = client.Do(req); err == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
+			res.Body.Close()
+			if res.StatusCode/100 != 2 {
+				err = fmt.Errorf("it answered %s", res.Status)
+			}
+		}
+		cancel()
+		if err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("alert webhook: %w", err)
+}
+
+func (l *live) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed == nil {
+		l.failed = err
+	}
+}
+
+// close hands on what is left, and says what could not be.
+func (l *live) close() error {
+	close(l.lines)
+	select {
+	case <-l.ended:
+	case <-time.After(15 * time.Second):
+		l.fail(fmt.Errorf("alert webhook: it took too long; the last alerts were not posted"))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dropped > 0 && l.failed == nil {
+		return fmt.Errorf("%d alerts came faster than they could be handed on; all are in the findings", l.dropped)
+	}
+	return l.failed
+}
+
+// lockedWriter lets several goroutines write whole lines.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
