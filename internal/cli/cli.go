@@ -115,7 +115,7 @@ host that the agent and every process it starts touch. The record doesn't depend
 	}
 	root.SetVersionTemplate("bodycam {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(runCommand(s), showCommand(s), eventsCommand(s), kindCommand(s), modelCommand(s), doctorCommand(s), compareCommand(s))
+	root.AddCommand(runCommand(s), showCommand(s), eventsCommand(s), kindCommand(s), modelCommand(s), doctorCommand(s), compareCommand(s), probeCommand(s))
 	root.AddCommand(ledgerCommands(s)...)
 	root.AddCommand(checkCommand(s), rulesCommand(s))
 	root.AddCommand(hiddenCommands(s)...)

@@ -519,6 +519,7 @@ func (s *scorer) score(r *Result, present []trust.Scope, lists [][]cluster) {
 	}
 	r.Score = math.Round(combine(means)*1e6) / 1e6
 	r.Interval = bootstrap(s.o.Seed, lists, combine)
+	r.Interval = Interval{min(r.Interval.Low, r.Score), max(r.Interval.High, r.Score)} // where all pass, the draws lie below 1
 }
 
 // hatK is pass^k over the probes that were repeated: the mean chance that k tries of one all pass.

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/features"
+	"github.com/bodycam-dev/bodycam/internal/harness"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/session"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/internal/trust"
+	"github.com/spf13/pflag"
+)
+
+// serviceFlags say how an agent is run in the sandbox.
+type serviceFlags struct {
+	mcp          bool
+	port         uint16
+	ready        string
+	wait         time.Duration
+	idle, settle time.Duration
+	run          runFlags
+}
+
+func (f *serviceFlags) add(fl *pflag.FlagSet) {
+	fl.BoolVar(&f.mcp, "mcp", false, "TARGET or the command is a tool server (Model Context Protocol)")
+	fl.Uint16Var(&f.port, "port", 0, "with --: port on which the agent listens on its loopback")
+	fl.StringVar(&f.ready, "ready", "", "with --: path that answers once the agent is ready (default: it accepts connections)")
+	fl.DurationVar(&f.wait, "ready-wait", time.Minute, "with --: the longest until it is ready")
+	fl.DurationVar(&f.idle, "idle", 2*time.Second, "with --: how long the idle baseline is taken")
+	fl.DurationVar(&f.settle, "settle", 300*time.Millisecond, "with --: how long what follows a reply still counts as its probe's")
+	r := &f.run
+	fl.StringVar(&r.kind, "kind", "command", "with --: execution kind, a built-in one or a file")
+	fl.StringVar(&r.network, "network", "", "with --: none, record, allow or sink")
+	fl.StringArrayVar(&r.allow, "allow", nil, "with --: host that the network may reach (repeatable)")
+	fl.StringArrayVar(&r.forwards, "forward", nil, "with --: NAME:PORT=ADDRESS:PORT (repeatable)")
+	fl.StringArrayVar(&r.env, "env", nil, "with --: KEY=VALUE, an environment variable in the sandbox (repeatable)")
+	fl.StringVar(&r.user, "user", "", "with --: user in the sandbox")
+	fl.StringVar(&r.workspace, "workspace", "", "with --: directory whose content is copied to the working directory")
+	fl.StringVar(&r.modelURL, "model-url", "", "with --: model endpoint that the agent reaches as "+session.ModelHost)
+	fl.StringVar(&r.modelKeyEnv, "model-key-env", "", "with --: variable that holds the endpoint's key")
+	fl.StringVar(&r.script, "model-script", "", "with --: play a scripted model")
+}
+
+// traceHost is the name under which a sandboxed agent reaches the receiver of traces.
+const traceHost = "traces.bodycam.internal"
+
+// inSandbox runs the agent as a service under observation, and the audit while it runs.
+func (p *probing) inSandbox(ctx context.Context) error {
+	f := &p.f.service
+	if p.otlp != nil {
+		if f.run.network == "" {
+			f.run.network = "allow"
+		}
+		f.run.forwards = append(f.run.forwards, fmt.Sprintf("%s:4318=%s", traceHost, p.otlp.Addr()))
+		f.run.env = append(f.run.env, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+traceHost+":4318", "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf")
+	}
+	if p.target == "" {
+		p.target = fmt.Sprintf("http://127.0.0.1:%d", f.port)
+	}
+	p.around = func(t *trust.Probe) (func(), error) { return func() {}, nil } // known before it can be made: it needs the service
+	var used error
+	sv := &session.Service{Port: f.port, Ready: f.ready, Wait: f.wait, Idle: f.idle, Use: func(ctx context.Context, in *session.Inside) error {
+		p.dial = in.Dial
+		p.around = func(t *trust.Probe) (func(), error) {
+			in.Window(t.ID)
+			return func() { time.Sleep(f.settle) }, nil
+		}
+		if used = p.prepare(ctx); used == nil && p.audit != nil {
+			used = p.send(ctx)
+		}
+		return used
+	}}
+	r, err := p.f.service.start(ctx, p.s, p.command, sv, filepath.Join(p.f.out, p.id+"-service"), p.f.quiet)
+	if used != nil {
+		return used
+	}
+	if err != nil {
+		return environment(err)
+	}
+	if p.audit == nil {
+		return nil
+	}
+	effects, err := effectsOf(r)
+	if err != nil {
+		return environment(err)
+	}
+	p.notes = append(p.notes, "the agent's run is recorded in "+filepath.Base(r.Dir))
+	return p.conclude(ctx, effects)
+}
+
+// start runs a command as a service in the sandbox.
+func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, sv *session.Service, dir string, quiet bool) (*store.Run, error) {
+	f.run.timeout = 24 * time.Hour // the audit has its own limits
+	plan, err := f.run.resolve("", command)
+	if err != nil {
+		return nil, err
+	}
+	plan.Timeouts.Total = kind.Duration(25 * time.Hour)
+	h, err := harness.Get(plan.Agent.Harness)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	m, stop, err := f.run.endpoint(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	ring, created, err := openRing()
+	if err != nil {
+		return nil, err
+	}
+	if created && !quiet {
+		fmt.Fprintf(s.err, "bodycam: made keys for this machine in %s\n", ring.Dir)
+	}
+	host, err := (&ringFlags{}).hostLog()
+	if err != nil {
+		return nil, err
+	}
+	return session.Run(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Tool: build(), Service: sv, Identities: ring.Identities,
+		Sealing: &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName()}})
+}
+
+// effectsOf reads from a service's record what it used in each probe's window. What it did between two probes belongs to
+// the earlier; start and idle are the window "".
+func effectsOf(r *store.Run) ([]trust.Effects, error) {
+	out := map[string]*trust.Effects{}
+	order := []string{}
+	get := func(name string) *trust.Effects {
+		if out[name] == nil {
+			out[name] = &trust.Effects{Probe: name, Complete: r.Info.Complete.Complete, Why: strings.Join(r.Info.Complete.Reasons, "; ")}
+			order = append(order, name)
+		}
+		return out[name]
+	}
+	get("")
+	windows := r.Info.Windows
+	for _, w := range windows {
+		if w.Name != "" {
+			get(w.Name) // a probe without effects has a window too
+		}
+	}
+	index := map[string]map[string]int{}
+	err := r.Events(func(e *bodycam.Event) error {
+		name, ok := windowOf(windows, e.Boot)
+		kind, what := effectOf(e)
+		if !ok || what == "" {
+			return nil
+		}
+		x := get(name)
+		if index[name] == nil {
+			index[name] = map[string]int{}
+		}
+		i, ok := index[name][kind+"\x00"+what]
+		if !ok {
+			i = len(x.Effects)
+			index[name][kind+"\x00"+what] = i
+			x.Effects = append(x.Effects, trust.Effect{Kind: kind, Name: what})
+		}
+		x.Effects[i].Count += e.N()
+		if len(x.Effects[i].Event) < 5 {
+			x.Effects[i].Event = append(x.Effects[i].Event, e.Seq)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading what the agent did: %w", err)
+	}
+	list := make([]trust.Effects, 0, len(order))
+	for _, n := range order {
+		list = append(list, *out[n])
+	}
+	return list, nil
+}
+
+// windowOf finds the probe whose window holds a moment; ok is false after the agent's end.
+func windowOf(ws []bodycam.WindowSpan, boot uint64) (string, bool) {
+	name := ""
+	for _, w := range ws {
+		if boot < w.From {
+			break
+		}
+		switch w.Window {
+		case bodycam.WindowProbe.String(), bodycam.WindowIdle.String(), bodycam.WindowAgent.String():
+			name = w.Name
+		default:
+			return "", false
+		}
+	}
+	return name, true
+}
+
+// effectOf says what an event uses or changes: a program, a host, a file.
+func effectOf(e *bodycam.Event) (kind, name string) {
+	if e.Failed() {
+		return "", ""
+	}
+	switch e.Type {
+	case bodycam.TypeExec:
+		if e.Script != "" {
+			return "command", bodycam.Escape(e.Script)
+		}
+		return "command", bodycam.Escape(e.Exe)
+	case bodycam.TypeDNS, bodycam.TypeTLS, bodycam.TypeHTTP, bodycam.TypeConnect, bodycam.TypeSend:
+		return "host", hostOf(e)
+	case bodycam.TypeUnlink, bodycam.TypeRmdir:
+		return "delete", fileOf(e.Path)
+	case bodycam.TypeOpen:
+		if e.Access&(bodycam.Write|bodycam.Trunc|bodycam.Append) == 0 {
+			return "", ""
+		}
+		return "file", fileOf(e.Path)
+	case bodycam.TypeCreate, bodycam.TypeTruncate, bodycam.TypeMkdir:
+		return "file", fileOf(e.Path)
+	case bodycam.TypeRename, bodycam.TypeLink, bodycam.TypeSymlink:
+		return "file", fileOf(e.Path2)
+	}
+	return "", ""
+}
+
+func hostOf(e *bodycam.Event) string {
+	host := strings.TrimSuffix(e.Host, ".")
+	if host == "" && e.Type != bodycam.TypeDNS && e.Remote.IsValid() {
+		host = e.Remote.Addr().String()
+	}
+	a, err := netip.ParseAddr(host)
+	switch {
+	case host == traceHost, host == session.ModelHost, host == "localhost":
+		return "" // ours
+	case err == nil && (a.IsLoopback() || a.IsUnspecified()):
+		return ""
+	case e.Proto == bodycam.ProtoUnix:
+		return ""
+	case e.Remote.Port() == 53 && e.Type != bodycam.TypeDNS:
+		return "" // the names asked for are told of by themselves
+	}
+	return bodycam.Escape(host)
+}
+
+// fileOf is a file's name as it compares between runs; "" for what every program makes for itself.
+func fileOf(path string) string {
+	for _, p := range []string{"/dev/", "/proc/", "/sys/", "/tmp/", "/var/tmp/", "/run/"} {
+		if strings.HasPrefix(path, p) {
+			return ""
+		}
+	}
+	if path == "" || path[0] != '/' || strings.Contains(path, "/__pycache__") || strings.Contains(path, "/.cache/") || strings.Contains(path, "/.npm/") {
+		return ""
+	}
+	return bodycam.Escape(features.CommonName(path, false))
+}

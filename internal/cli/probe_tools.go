@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/mcp"
+	"github.com/bodycam-dev/bodycam/internal/session"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/internal/trust/score"
+	"github.com/bodycam-dev/bodycam/internal/trust/toolcheck"
+)
+
+// tools audits a tool server: what its tools declare against what calls of them do in the sandbox.
+func (f *probeFlags) tools(ctx context.Context, s *streams, target string, command []string) error {
+	if target == "" && len(command) == 0 {
+		return withHint(usage("there is no tool server"), "bodycam probe --mcp URL, or bodycam probe --mcp -- COMMAND")
+	}
+	o := toolcheck.Options{Timeout: min(f.timeout, 30*time.Second), Seed: f.seed, Progress: func(done, total int, tool string) {
+		if !f.quiet {
+			fmt.Fprintf(s.err, "bodycam: tool %d of %d: %s\n", done, total, bodycam.Printable(tool))
+		}
+	}}
+	if target != "" {
+		return f.remoteTools(ctx, s, target, o)
+	}
+	id := store.NewID(time.Now())
+	var rep *toolcheck.Report
+	var used error
+	sv := &session.Service{Port: f.service.port, Ready: f.service.ready, Wait: f.service.wait, Idle: f.service.idle, Use: func(ctx context.Context, in *session.Inside) error {
+		t := mcp.Target{Pipe: in.Pipe()}
+		if f.service.port != 0 {
+			return errors.New("a tool server in the sandbox is spoken to on its standard streams: leave out --port")
+		}
+		o.Window = func(name string) { in.Window(name) }
+		o.Settle = f.service.settle
+		rep, used = toolcheck.Run(ctx, t, o)
+		return used
+	}}
+	dir := filepath.Join(f.out, id)
+	r, err := f.service.start(ctx, s, command, sv, dir, f.quiet)
+	if used != nil {
+		return environment(used)
+	}
+	if err != nil {
+		return environment(err)
+	}
+	effects, err := effectsOf(r)
+	if err != nil {
+		return environment(err)
+	}
+	rep.Judge(effects)
+	return f.showTools(s, rep, dir)
+}
+
+// remoteTools audits a server that runs elsewhere: only tools that say they are read-only are called without leave.
+func (f *probeFlags) remoteTools(ctx context.Context, s *streams, target string, o toolcheck.Options) error {
+	p := &probing{f: f, s: s, target: target}
+	creds, err := p.credentials()
+	if err != nil {
+		return err
+	}
+	client, err := creds.New()
+	if err != nil {
+		return usage("%w", err)
+	}
+	o.ReadOnlyAlone = !f.sideEffects
+	rep, err := toolcheck.Run(ctx, mcp.Target{URL: target, HTTP: client.Client}, o)
+	if err != nil {
+		return environment(errors.New(client.Redact(err.Error())))
+	}
+	rep.Judge(nil)
+	return f.showTools(s, rep, "")
+}
+
+func (f *probeFlags) showTools(s *streams, r *toolcheck.Report, dir string) error {
+	if f.json {
+		e := json.NewEncoder(s.out)
+		e.SetIndent("", "  ")
+		if err := e.Encode(r); err != nil {
+			return environment(err)
+		}
+	} else {
+		safe := bodycam.Printable
+		fmt.Fprintf(s.out, "%s %s: %s\n", safe(r.Server), safe(r.Version), strings.ToUpper(r.Gate))
+		for _, why := range r.Reasons {
+			fmt.Fprintf(s.out, "  %s\n", safe(why))
+		}
+		tw := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(tw, "\ntool\tdeclares\tverdict\tdid\twhy")
+		for _, t := range r.Tools {
+			var did []string
+			for _, e := range t.Effects {
+				did = append(did, e.Kind+" "+e.Name)
+			}
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", safe(t.Name), t.Declares(), t.Verdict, safe(cutText(strings.Join(did, ", "), 80)), safe(cutText(t.Reason, 100)))
+		}
+		if err := tw.Flush(); err != nil {
+			return environment(err)
+		}
+		if dir != "" {
+			fmt.Fprintf(s.out, "\nrun directory: %s\n", dir)
+		}
+	}
+	switch r.Gate {
+	case score.Pass:
+		return nil
+	case score.Fail:
+		return &statusError{status: ExitGate}
+	}
+	return &statusError{status: ExitInconclusive}
+}
+
+func cutText(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}
