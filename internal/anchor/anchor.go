@@ -44,6 +44,8 @@ type Head struct {
 	*checkpoint.Note
 	// Consistency is the proof that the tree of size old is a prefix of this head's.
 	Consistency func(old uint64) ([]merkle.Hash, error)
+	// RootAt is the head of the first size epochs.
+	RootAt func(size uint64) (merkle.Hash, error)
 }
 
 // Step is what one call of [Mechanism.Advance] came to.

@@ -52,7 +52,40 @@ func (l *Log) Head() (Head, error) {
 
 // At implements [Source].
 func (l *Log) At(n *checkpoint.Note) Head {
-	return Head{n, func(old uint64) ([]merkle.Hash, error) { return l.Consistency(old, n.Size) }}
+	var roots []merkle.Hash // by size
+	return Head{
+		Note:        n,
+		Consistency: func(old uint64) ([]merkle.Hash, error) { return l.Consistency(old, n.Size) },
+		RootAt: func(size uint64) (merkle.Hash, error) {
+			if roots == nil {
+				var err error
+				if roots, err = l.roots(n.Size); err != nil {
+					return merkle.Hash{}, err
+				}
+			}
+			if size >= uint64(len(roots)) {
+				return merkle.Hash{}, fmt.Errorf("the log has %d sealed epochs, not %d", len(roots)-1, size)
+			}
+			return roots[size], nil
+		},
+	}
+}
+
+// roots are the heads of the log's trees, up to a size.
+func (l *Log) roots(size uint64) ([]merkle.Hash, error) {
+	var tree merkle.Range
+	out := []merkle.Hash{tree.Root()}
+	for h, err := range l.r.Headers(0) {
+		if err != nil {
+			return nil, err
+		}
+		if tree.Size() == size {
+			break
+		}
+		tree.Append(h.Hash())
+		out = append(out, tree.Root())
+	}
+	return out, nil
 }
 
 // Consistency is the proof that the log's first old epochs are a prefix of its first size epochs.

@@ -70,9 +70,11 @@ func (l *Log) Head() (anchor.Head, error) {
 
 // At implements [anchor.Source].
 func (l *Log) At(n *checkpoint.Note) anchor.Head {
-	return anchor.Head{Note: n, Consistency: func(old uint64) ([]merkle.Hash, error) {
-		return merkle.Consistency(l.leaves[:n.Size], int(old))
-	}}
+	return anchor.Head{
+		Note:        n,
+		Consistency: func(old uint64) ([]merkle.Hash, error) { return merkle.Consistency(l.leaves[:n.Size], int(old)) },
+		RootAt:      func(size uint64) (merkle.Hash, error) { return merkle.Root(l.leaves[:size]), nil },
+	}
 }
 
 // Fixture is a mechanism with its outside, fresh.
