@@ -70,15 +70,42 @@ func (r *Run) Erase(ctx context.Context, e Erasure, opts ledger.Options) (*Erase
 	if err := p.findMentions(r); err != nil {
 		return nil, err
 	}
+	w, err := ledger.Open(posixstore.New(r.Dir), opts) // nobody writes it, or this fails before anything is lost
+	if err != nil {
+		return nil, err
+	}
 	// The copies first: what a crash leaves undone here, the ledger can give back.
 	had, err := r.purge()
 	if err != nil {
-		return nil, fmt.Errorf("purging the working copies: %w", err)
+		err = fmt.Errorf("purging the working copies: %w", err)
+	} else {
+		err = p.destroy(ctx, w, r, e.Reason)
 	}
-	if err := p.destroy(ctx, r, e.Reason, opts); err != nil {
-		return nil, errors.Join(err, r.rebuild(had, e.Reason))
+	if err = errors.Join(err, w.Close(), r.rebuild(had, e.Reason)); err != nil {
+		return nil, err
 	}
-	return &p.done, r.rebuild(had, e.Reason)
+	return &p.done, nil
+}
+
+// readable makes sure that the run's identities open it: without them the working copies couldn't be made again.
+func (r *Run) readable(lr *ledger.Reader) error {
+	for rec, err := range lr.Records(0) {
+		if err != nil {
+			return fmt.Errorf("reading the ledger: %w", err)
+		}
+		if rec.Type < ledger.TypeUser || rec.Form.Clear() {
+			continue
+		}
+		if rec.Form.Kind() == ledger.FormBatch {
+			_, err = lr.Events(rec)
+		} else {
+			err = lr.PayloadTo(rec, io.Discard)
+		}
+		if !errors.Is(err, ledger.ErrErased) {
+			return err
+		}
+	}
+	return nil
 }
 
 // erasePlan is what will be done.
@@ -94,6 +121,9 @@ func (r *Run) planErase(e Erasure) (*erasePlan, error) {
 		return nil, err
 	}
 	defer lr.Close()
+	if err := r.readable(lr); err != nil {
+		return nil, fmt.Errorf("the working copies couldn't be made again: %w", err)
+	}
 	places, err := Locate(lr, e.Events)
 	if err != nil {
 		return nil, err
@@ -402,12 +432,7 @@ func upTo(r [2]uint64) []uint64 {
 }
 
 // destroy keeps what stays, then destroys the keys.
-func (p *erasePlan) destroy(ctx context.Context, r *Run, reason string, opts ledger.Options) (err error) {
-	w, err := ledger.Open(posixstore.New(r.Dir), opts)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
+func (p *erasePlan) destroy(ctx context.Context, w *ledger.Writer, r *Run, reason string) error {
 	for _, seq := range slices.Sorted(keysOf(p.kept)) {
 		e := ledger.Entry{Type: RecordKept, Kind: "kept"}
 		if _, err := w.AppendReader(ctx, e, bytes.NewReader(p.kept[seq].Append(nil))); err != nil {

@@ -10,6 +10,7 @@ import (
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/posixstore"
 )
 
 func erase(t *testing.T, r *Run, id age.Identity, e Erasure) *Erased {
@@ -98,5 +99,37 @@ func TestEraseDerived(t *testing.T) {
 	fs, err := r.Findings()
 	if err != nil || len(fs) != 1 || fs[0].Rule != "r2" {
 		t.Errorf("findings %+v, %v", fs, err)
+	}
+}
+
+// Where the erasure can't be done, nothing is lost: not while the log is written, not without the key.
+func TestEraseRefused(t *testing.T) {
+	r, id := sealedRun(t, false)
+	s, _ := sealing(t)
+	opts := ledger.Options{Recorder: "test", Signers: s.Signers, Recipients: []age.Recipient{id.(*age.X25519Identity).Recipient()}}
+	try := func() error {
+		_, err := r.Erase(context.Background(), Erasure{Events: []uint64{700}, Reason: "x"}, opts)
+		return err
+	}
+	if err := try(); !errors.Is(err, ledger.ErrNoKey) {
+		t.Errorf("without the key: %v", err)
+	}
+	r.Identities = []age.Identity{id}
+	w, err := ledger.Open(posixstore.New(r.Dir), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var locked *ledger.LockedError
+	if err := try(); !errors.As(err, &locked) {
+		t.Errorf("while it is written: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if faults, err := r.CompareCopies(); err != nil || len(faults) > 0 {
+		t.Errorf("the copies: %v, %v", faults, err)
+	}
+	if err := try(); err != nil {
+		t.Error(err)
 	}
 }
