@@ -31,7 +31,7 @@ func real(t *testing.T, p string) string {
 }
 
 // kid is the process that the trigger called its child.
-func kid(o *Outcome, t *testing.T) cond { return pid(o.num(t, "child")) }
+func kid(o *Outcome, t *testing.T) cond { return pid(o.pid(t, "child")) }
 
 // self is the program of the exec cases, which runs itself.
 func self(o *Outcome) string { return filepath.Join(o.Bin, "execs") }
@@ -116,7 +116,7 @@ func argumentCases() []Case {
 			o.one(t, typ(bodycam.TypeExit), kid(o, t), status(0))
 		}},
 		{Name: "10-identity/vfork", Argv: []string{"execs", "vfork"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, typ(bodycam.TypeFork), pid(o.PID), child(o.num(t, "child")))
+			o.one(t, typ(bodycam.TypeFork), pid(o.PID), child(o.pid(t, "child")))
 			o.one(t, exec, kid(o, t), argv("vforked", "end"), errno(0))
 		}},
 		{Name: "10-identity/one-process-many-programs", Argv: []string{"execs", "chain", "3"}, Check: func(t *testing.T, o *Outcome) {

@@ -40,13 +40,13 @@ func procCases() []Case {
 			}
 		}},
 		{Name: "09-many/orphan", Argv: []string{"procs", "orphan"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, fork, kid(o, t), child(o.num(t, "grandchild")))
-			o.one(t, open, pid(o.num(t, "grandchild")), path(o.in("from-orphan")), errno(0))
-			o.one(t, exit, pid(o.num(t, "grandchild")), status(7<<8))
+			o.one(t, fork, kid(o, t), child(o.pid(t, "grandchild")))
+			o.one(t, open, pid(o.pid(t, "grandchild")), path(o.in("from-orphan")), errno(0))
+			o.one(t, exit, pid(o.pid(t, "grandchild")), status(7<<8))
 		}},
 		{Name: "09-many/daemon", Argv: []string{"procs", "daemon"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, open, pid(o.num(t, "daemon")), path(o.in("from-daemon")), errno(0))
-			o.one(t, exit, pid(o.num(t, "daemon")), status(0))
+			o.one(t, open, pid(o.pid(t, "daemon")), path(o.in("from-daemon")), errno(0))
+			o.one(t, exit, pid(o.pid(t, "daemon")), status(0))
 		}},
 	}
 }
@@ -79,10 +79,10 @@ func identityCases() []Case {
 			o.one(t, exit, kid(o, t), status(2<<8))
 		}},
 		{Name: "10-identity/clone-parent", Argv: []string{"procs", "cloneparent"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, fork, kid(o, t), child(o.num(t, "sibling")))
+			o.one(t, fork, kid(o, t), child(o.pid(t, "sibling")))
 		}},
 		{Name: "10-identity/killed", Argv: []string{"procs", "killed"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, typ(bodycam.TypeSignal), pid(o.PID), child(o.num(t, "child")), sig(9), errno(0))
+			o.one(t, typ(bodycam.TypeSignal), pid(o.PID), child(o.pid(t, "child")), sig(9), errno(0))
 			o.one(t, exit, kid(o, t), status(9))
 		}},
 		{Name: "10-identity/crashed", Argv: []string{"procs", "selfsignal"}, Check: func(t *testing.T, o *Outcome) {
@@ -99,14 +99,14 @@ func identityCases() []Case {
 			o.some(t, typ(bodycam.TypePrctl), pid(o.PID))
 		}},
 		{Name: "20-kin/clone3", Argv: []string{"procs", "clone3"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, fork, pid(o.PID), child(o.num(t, "child")))
+			o.one(t, fork, pid(o.PID), child(o.pid(t, "child")))
 			o.one(t, open, kid(o, t), path(o.in("from-clone3")), errno(0))
 		}},
 		{Name: "20-kin/close-range", Argv: []string{"procs", "closerange"}, Check: func(t *testing.T, o *Outcome) {
 			o.count(t, 2, open, path(o.in("f")), access(bodycam.Read), errno(0))
 		}},
 		{Name: "20-kin/pidfd-getfd", Argv: []string{"procs", "pidfd"}, Check: func(t *testing.T, o *Outcome) {
-			target := child(o.num(t, "child"))
+			target := child(o.pid(t, "child"))
 			o.named(t, either(typ(bodycam.TypePtrace), typ(bodycam.TypePassFD)), target, o.outcome(t, "getfd"))
 			o.one(t, typ(bodycam.TypeSignal), target, sig(9), errno(0))
 		}},
@@ -118,7 +118,7 @@ func hideCases() []Case {
 	ren := typ(bodycam.TypeRename)
 	return []Case{
 		{Name: "17-intrusion/ptrace", Argv: []string{"procs", "tracer"}, Check: func(t *testing.T, o *Outcome) {
-			p, target := typ(bodycam.TypePtrace), child(o.num(t, "child"))
+			p, target := typ(bodycam.TypePtrace), child(o.pid(t, "child"))
 			o.named(t, p, target, o.outcome(t, "seize"), nr(unix.SYS_PTRACE))
 			o.named(t, p, target, o.outcome(t, "writev"), nr(unix.SYS_PROCESS_VM_WRITEV))
 			o.named(t, p, target, o.outcome(t, "readv"), nr(unix.SYS_PROCESS_VM_READV))

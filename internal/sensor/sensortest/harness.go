@@ -47,6 +47,8 @@ type Traits struct {
 	DNSAnswers bool
 	// StartGrain is the resolution of Proc.Start (1 ns where zero).
 	StartGrain time.Duration
+	// OwnPIDs: the workloads have a pid namespace of their own, so the numbers that they print say nothing about the record.
+	OwnPIDs bool
 	// Blind maps the name of a case, without the suite's, to the What of the Blind entry that it must leave.
 	Blind map[string]string
 	// Refused names cases whose essential call the harness's sandbox refuses: they must leave exactly one
@@ -122,10 +124,30 @@ func Cases() []Case {
 }
 
 // Run runs every case against the harness.
-func Run(t *testing.T, h Harness) {
+func Run(t *testing.T, h Harness) { run(t, h, Cases()) }
+
+// RunNamed runs the cases of these names only. All must exist, and what Traits declares must be among them.
+func RunNamed(t *testing.T, h Harness, names ...string) {
+	all := make(map[string]Case)
+	for _, c := range Cases() {
+		all[c.Name] = c
+	}
+	var cases []Case
+	for _, n := range names {
+		c, ok := all[n]
+		if !ok {
+			t.Errorf("there is no case %s", n)
+			continue
+		}
+		cases = append(cases, c)
+	}
+	run(t, h, cases)
+}
+
+func run(t *testing.T, h Harness, cases []Case) {
 	s := newSuite(t, h)
 	known := make(map[string]bool)
-	for _, c := range Cases() {
+	for _, c := range cases {
 		if known[c.Name] {
 			t.Fatalf("two cases are named %s", c.Name)
 		}

@@ -41,11 +41,13 @@ func givenPrefix(p string) cond {
 func errno(n int32) cond {
 	return cond{fmt.Sprintf("errno %d", n), func(e *bodycam.Event) bool { return e.Errno == n }}
 }
+
+// pid and child hold for any process where the number is negative: see [Traits.OwnPIDs].
 func pid(p int) cond {
-	return cond{fmt.Sprintf("pid %d", p), func(e *bodycam.Event) bool { return int(e.Proc.PID) == p }}
+	return cond{fmt.Sprintf("pid %d", p), func(e *bodycam.Event) bool { return p < 0 || int(e.Proc.PID) == p }}
 }
 func child(p int) cond {
-	return cond{fmt.Sprintf("child %d", p), func(e *bodycam.Event) bool { return int(e.Child.PID) == p }}
+	return cond{fmt.Sprintf("child %d", p), func(e *bodycam.Event) bool { return p < 0 || int(e.Child.PID) == p }}
 }
 func sig(n int32) cond {
 	return cond{fmt.Sprintf("signal %d", n), func(e *bodycam.Event) bool { return e.Signal == n }}
@@ -153,6 +155,16 @@ func (o *Outcome) num(t testing.TB, key string) int {
 	n, err := strconv.Atoi(o.fact(key))
 	if err != nil {
 		t.Fatalf("the trigger did not say %s", key)
+	}
+	return n
+}
+
+// pid is a process id that the trigger printed, or -1 where its numbers aren't the record's.
+func (o *Outcome) pid(t testing.TB, key string) int {
+	t.Helper()
+	n := o.num(t, key)
+	if o.suite.traits.OwnPIDs {
+		return -1
 	}
 	return n
 }
