@@ -304,11 +304,18 @@ func (c *Client) outside(ctx context.Context, t *ticket) (progress, error) {
 		return p, err
 	}
 	now := c.o.Now()
-	if !t.Since.IsZero() && now.Sub(t.Since) >= c.o.Stuck {
-		if err := c.sign(ctx, t); err == nil {
+	dear, err := c.outgrown(ctx, p.tx)
+	if err != nil {
+		return p, err
+	}
+	if dear || !t.Since.IsZero() && now.Sub(t.Since) >= c.o.Stuck {
+		switch err := c.sign(ctx, t); {
+		case err == nil:
 			return progress{state: anchor.Pending, change: true}, nil
-		} else if !errors.Is(err, errTooDear) {
+		case !errors.Is(err, errTooDear):
 			return p, err
+		case dear:
+			return p, nil // until the chain is cheaper
 		}
 	}
 	if err := c.nodes.send(ctx, p.tx); err != nil {
@@ -318,6 +325,14 @@ func (c *Client) outside(ctx context.Context, t *ticket) (progress, error) {
 		t.Since, p.change = now.UTC(), true
 	}
 	return p, nil
+}
+
+// outgrown tells whether the base fee has risen above what a transaction pays, so that it can't be included.
+func (c *Client) outgrown(ctx context.Context, tx *types.Transaction) (bool, error) {
+	h, err := first(ctx, c.nodes, "asking for the newest block", func(ctx context.Context, e *ethclient.Client) (*types.Header, error) {
+		return e.HeaderByNumber(ctx, nil)
+	})
+	return err == nil && h.BaseFee != nil && tx.GasFeeCap().Cmp(h.BaseFee) < 0, err
 }
 
 // cost is what an included transaction cost, in ether.

@@ -359,8 +359,7 @@ func TestDropped(t *testing.T) {
 func TestStuck(t *testing.T) {
 	w := newWay(t, func(o *Options) { o.MaxFee = big.NewInt(20e9) })
 	w.step(anchor.Submitted)
-	w.rpc("anvil_setNextBlockBaseFeePerGas", "0x"+big.NewInt(8e9).Text(16))
-	w.mine()
+	w.now = w.now.Add(2 * time.Minute)
 	w.step(anchor.Submitted)
 	if w.transactions() != 1 {
 		t.Fatal("it was replaced too early")
@@ -396,6 +395,19 @@ func TestStuck(t *testing.T) {
 	w.step(anchor.Submitted)
 	w.mine()
 	w.step(anchor.Included)
+
+	// Where the base fee outgrows it, there is nothing to wait for.
+	w1 := newWay(t, nil)
+	w1.step(anchor.Submitted)
+	w1.rpc("anvil_setNextBlockBaseFeePerGas", "0x"+big.NewInt(8e9).Text(16))
+	w1.mine()
+	w1.step(anchor.Pending)
+	w1.step(anchor.Submitted)
+	w1.mine()
+	w1.step(anchor.Included)
+	if w1.transactions() != 2 {
+		t.Errorf("%d transactions, want 2", w1.transactions())
+	}
 
 	// Above the bound nothing is raised; it waits.
 	w2 := newWay(t, func(o *Options) { o.MaxFee = big.NewInt(3e9) })
