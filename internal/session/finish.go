@@ -138,7 +138,7 @@ func (s *run) settle(ctx context.Context) error {
 		}
 		health = append(health, s.proxy.Health())
 	}
-	errs = append(errs, s.w.Flush(), s.rows())
+	errs = append(errs, s.w.Sync(ctx), s.rows())
 	s.blind(health)
 	if n := s.obs.before; n > 0 {
 		s.update(func(r *bodycam.Run) {
@@ -348,7 +348,7 @@ func (s *run) analyse(ctx context.Context) error {
 	if s.o.Analyse == nil {
 		return s.w.Findings(findings)
 	}
-	if err := s.w.Flush(); err != nil {
+	if err := s.w.Sync(ctx); err != nil {
 		return err
 	}
 	r, err := store.Open(s.w.Dir())

@@ -161,6 +161,23 @@ func (w *Writer) Event(e *bodycam.Event) error {
 	return nil
 }
 
+// Sync is Flush, and waits until a reader of the run finds all that was written so far, also where the ledger alone
+// holds it.
+func (w *Writer) Sync(ctx context.Context) error {
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.seal == nil || w.seg != nil {
+		return nil
+	}
+	if err := w.seal.log.Sync(ctx); err != nil {
+		return w.fail(fmt.Errorf("sealing: %w", err))
+	}
+	return nil
+}
+
 func (w *Writer) fail(err error) error {
 	w.err = fmt.Errorf("recording: %w", err)
 	return w.err
