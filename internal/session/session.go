@@ -44,6 +44,8 @@ type Options struct {
 	Tool       bodycam.Build
 	Service    *Service // the agent's program is a server; nil: it ends by itself
 
+	// Unobserved leaves the kernel's sensors out, to measure what they cost. Such a run is incomplete.
+	Unobserved bool
 	// Progress is told of phases and counts, from one goroutine at a time. Nil: nobody listens.
 	Progress func(Progress)
 	// Event is told of every event as it is written. It must be quick and must not keep the event. Nil: nobody listens.
