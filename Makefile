@@ -4,7 +4,7 @@ BIN := bin/bodycam
 AGENT ?= builtin
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test race lint generate check-generated bench bench-sensor fuzz deps clean help
+.PHONY: all build demo test race lint generate check-generated bench bench-sensor corpus fuzz deps clean help
 
 all: build
 
@@ -40,6 +40,9 @@ bench: ## every benchmark once, so that none can rot
 bench-sensor: build ## what recording costs, beside strace and auditd (docs/PERFORMANCE.md)
 	sh scripts/deps.sh bench
 	$(GO) run ./internal/bench/sensor
+
+corpus: ## record runs whose faults are known and see whether `bodycam compare` finds them (docs/EVALUATION.md)
+	$(GO) run ./internal/bench/conduct
 
 fuzz: ## every fuzz target for a few seconds
 	sh scripts/fuzz.sh

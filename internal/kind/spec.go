@@ -152,7 +152,7 @@ type Judge struct {
 	Rules           []HostPath        `json:"rules,omitempty" doc:"Rule files (Falco's form), relative to this file, beside the built-in ones." check:"file"`
 	Suppressions    []Suppression     `json:"suppressions,omitempty" doc:"Findings that are known and accepted, for a time."`
 	Decoys          bool              `json:"decoys,omitempty" doc:"Plant credentials without use where attacks look for them; their use is proof. Only where nothing lies, outside the workspace, and where the task says nothing of such things. A kind's to say, not a task's."`
-	Obligations     []json.RawMessage `json:"obligations,omitempty" doc:"What a run must do or must not do. Read by the conduct analysis."`
+	Obligations     []json.RawMessage `json:"obligations,omitempty" doc:"What a run must do or must not do. See docs/ANALYSES.md."`
 	Answers         []HostPath        `json:"answers,omitempty" doc:"Further files outside, relative to this one, whose contents the agent must not have read." check:"exists"`
 }
 
