@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -146,8 +147,15 @@ func (f *destroyFlags) destroy(cmd *cobra.Command, s *streams, r *store.Run, e s
 	if err != nil {
 		return err
 	}
-	done, err := r.Erase(cmd.Context(), e, ledger.Options{Recorder: recorderName(), Signers: signers, Recipients: ring.Recipients})
+	seen, err := f.ring.seen(r)
 	if err != nil {
+		return environment(err)
+	}
+	done, err := r.Erase(cmd.Context(), e, ledger.Options{Recorder: recorderName(), Signers: signers, Recipients: ring.Recipients, Seen: seen})
+	switch {
+	case errors.Is(err, ledger.ErrRolledBack):
+		return &statusError{status: ExitGate, err: err, hint: "the machine's log of runs knows more of it: `bodycam verify --host`"}
+	case err != nil:
 		return environment(err)
 	}
 	if err := f.ring.noteRun(cmd.Context(), r); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/mirror"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 )
 
 // hostNote is what the machine's log knows of a run.
@@ -319,28 +320,56 @@ func (f *ringFlags) hostLog() (*hostlog.Log, error) {
 	return &hostlog.Log{Dir: hostlog.Dir(dir), Signers: signers, Recorder: recorderName()}, nil
 }
 
-// noteRun brings the machine's log up to date with a run that was extended, if it knows the run.
-func (f *ringFlags) noteRun(ctx context.Context, r *store.Run) error {
-	l, err := f.hostLog()
+// known is what the machine's log knows of a run; nil where it knows nothing.
+func (f *ringFlags) known(r *store.Run) (*hostlog.State, *ledger.Genesis, error) {
+	dir, err := f.directory()
 	if err != nil {
-		return err
-	}
-	states, err := hostlog.Read(l.Dir)
-	if errors.Is(err, hostlog.ErrNone) {
-		return nil
-	}
-	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	gen, err := runGenesis(r.Dir)
 	if err != nil {
-		return err
+		return nil, nil, err
+	}
+	states, err := hostlog.Read(hostlog.Dir(dir))
+	if errors.Is(err, hostlog.ErrNone) {
+		return nil, gen, nil
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	id := gen.ID()
 	for _, st := range states {
 		if st.Log == hex.EncodeToString(id[:]) {
-			return l.CloseRun(ctx, st.Run, r.Dir)
+			return st, gen, nil
 		}
 	}
-	return nil
+	return nil, gen, nil
+}
+
+// seen is the head that the machine's log knows of a run: a ledger that holds less was rolled back and must not be
+// continued.
+func (f *ringFlags) seen(r *store.Run) ([]checkpoint.Checkpoint, error) {
+	st, gen, err := f.known(r)
+	if err != nil || st == nil {
+		return nil, err
+	}
+	head, ok := st.Head()
+	if !ok {
+		return nil, nil
+	}
+	head.Origin = gen.Origin()
+	return []checkpoint.Checkpoint{head}, nil
+}
+
+// noteRun brings the machine's log up to date with a run that was extended, if it knows the run.
+func (f *ringFlags) noteRun(ctx context.Context, r *store.Run) error {
+	st, _, err := f.known(r)
+	if err != nil || st == nil {
+		return err
+	}
+	l, err := f.hostLog()
+	if err != nil {
+		return err
+	}
+	return l.CloseRun(ctx, st.Run, r.Dir)
 }
