@@ -1,11 +1,14 @@
 // Command sensor measures what recording costs: the CPU time of a workload with the recorder's own added, against the
 // workload alone. Runs alternate, so that what else the machine does hits all alike; the table gives medians of the
 // ratios and a bootstrap interval. Set-up (loading the programs) is measured apart, since it does not grow with the
-// run.
+// run. What this program itself does to start and await the workload is part of every run, also of the workload alone.
 //
-//	go run ./internal/bench/sensor [-runs N] [-workloads LIST] [-recorders LIST]
+//	go run ./internal/bench/sensor [-runs N] [-workloads LIST] [-recorders LIST] [-seal]
 //
-// It needs root, git and go; strace and auditd are measured where they are installed and can run.
+// The workload "codex" is a whole run of the demo's task by the real codex in the sandbox, against the same run without
+// sensors. With -seal there is a column more: the record is also written and sealed into a ledger, as every run's is.
+//
+// It needs root, git, go and codex (sh scripts/harness.sh codex); strace and auditd are measured where they are installed and can run.
 package main
 
 import (
@@ -16,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
 )
 
 // result is one run.
@@ -23,6 +28,7 @@ type result struct {
 	cpu, wall time.Duration // of the workload, with the recorder's CPU added
 	recorder  time.Duration // of which the recorder's own, where it can be told apart
 	setup     time.Duration
+	peak      uint64 // bytes of memory that the recorder had at most
 	note      string
 }
 
@@ -33,6 +39,14 @@ type recorder struct {
 }
 
 func main() {
+	sandbox.Init() // the sandbox's own processes are this program again
+	if len(os.Args) == 3 && os.Args[1] == sessionArg {
+		if err := playSession(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) > 1 && os.Args[1] == workloadArg {
 		if err := playWorkload(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -43,8 +57,9 @@ func main() {
 	runs := flag.Int("runs", 7, "runs of each workload under each recorder")
 	only := flag.String("workloads", "", "workloads to run, separated by commas (default: all)")
 	with := flag.String("recorders", "", "recorders to compare, separated by commas (default: all that work here)")
+	seal := flag.Bool("seal", false, "also measure with the record stored and sealed")
 	flag.Parse()
-	if err := bench(*runs, list(*only), list(*with)); err != nil {
+	if err := bench(*runs, list(*only), list(*with), *seal); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -57,7 +72,7 @@ func list(s string) []string {
 	return strings.Split(s, ",")
 }
 
-func bench(runs int, only, with []string) error {
+func bench(runs int, only, with []string, seal bool) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the sensor needs root")
 	}
@@ -66,7 +81,7 @@ func bench(runs int, only, with []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	recorders, missing, err := recorders(dir, with)
+	recorders, missing, err := recorders(dir, with, seal)
 	if err != nil {
 		return err
 	}
@@ -83,27 +98,23 @@ func bench(runs int, only, with []string) error {
 	var notes []string
 	var setups []time.Duration
 	for _, w := range loads {
-		got, err := alternate(w, recorders, runs)
+		rs := recorders
+		if w.whole != nil {
+			defer w.whole.close()
+			rs = w.whole.recorders(recorders)
+		}
+		got, err := alternate(w, rs, runs)
 		if err != nil {
 			return err
 		}
-		base := got[0]
-		fmt.Printf("| %s | %.2f s |", w.name, median(seconds(base, cpuOf)))
-		for i, r := range recorders[1:] {
-			cpu, lo, hi := ratio(seconds(got[i+1], cpuOf), seconds(base, cpuOf))
-			wall, _, _ := ratio(seconds(got[i+1], wallOf), seconds(base, wallOf))
-			fmt.Printf(" %.2f [%.2f–%.2f] (%.2f) |", cpu, lo, hi, wall)
-			last := got[i+1][len(got[i+1])-1]
-			if last.note != "" {
-				notes = append(notes, fmt.Sprintf("%s under %s: %s", w.name, r.name, last.note))
-			}
-			if r.name == ours {
-				for _, x := range got[i+1] {
+		notes = append(notes, printRow(w.name, rs, got)...)
+		for i, r := range rs {
+			if r.name == ours && w.whole == nil {
+				for _, x := range got[i] {
 					setups = append(setups, x.setup)
 				}
 			}
 		}
-		fmt.Println()
 	}
 	fmt.Println()
 	if len(setups) > 0 {
@@ -116,11 +127,45 @@ func bench(runs int, only, with []string) error {
 	return nil
 }
 
+// printRow prints a workload's line of the table and returns what is to be said of it below.
+func printRow(name string, rs []recorder, got [][]result) (notes []string) {
+	base := got[0]
+	fmt.Printf("| %s | %.2f s |", name, median(seconds(base, cpuOf)))
+	for i, r := range rs[1:] {
+		these := got[i+1]
+		if len(these) == 0 {
+			fmt.Print(" – |")
+			continue
+		}
+		cpu, lo, hi := ratio(seconds(these, cpuOf), seconds(base, cpuOf))
+		wall, _, _ := ratio(seconds(these, wallOf), seconds(base, wallOf))
+		fmt.Printf(" %.2f [%.2f–%.2f] (%.2f) |", cpu, lo, hi, wall)
+		last := these[len(these)-1]
+		if last.note == "" {
+			continue
+		}
+		note := fmt.Sprintf("%s under %s: %s", name, r.name, last.note)
+		if last.peak > 0 {
+			var peak uint64
+			for _, x := range these {
+				peak = max(peak, x.peak)
+			}
+			note += fmt.Sprintf(", at most %d MiB of memory", peak>>20)
+		}
+		notes = append(notes, note)
+	}
+	fmt.Println()
+	return notes
+}
+
 // alternate runs a workload under every recorder in turn, runs times, after one run to warm caches.
 func alternate(w workload, recorders []recorder, runs int) ([][]result, error) {
 	out := make([][]result, len(recorders))
 	for i := -1; i < runs; i++ {
 		for j, r := range recorders {
+			if r.run == nil {
+				continue
+			}
 			if err := w.prepare(); err != nil {
 				return nil, fmt.Errorf("preparing %s: %w", w.name, err)
 			}

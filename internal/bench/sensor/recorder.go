@@ -16,13 +16,17 @@ import (
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/sensor"
 	"github.com/bodycam-dev/bodycam/internal/sensor/bpf"
+	"github.com/bodycam-dev/bodycam/internal/store"
 )
 
-const ours = "bodycam"
+const (
+	ours   = "bodycam"
+	sealed = "bodycam and ledger"
+)
 
 // recorders lists what can be compared here; the first is the workload alone. missing says what can't, and why.
-func recorders(dir string, with []string) (out []recorder, missing []string, err error) {
-	out = []recorder{{"alone", func(argv []string, in string, env []string) (result, error) { return runPlain(argv, in, env, nil) }}}
+func recorders(dir string, with []string, seal bool) (out []recorder, missing []string, err error) {
+	out = []recorder{{"alone", runAlone}}
 	add := func(name string, run func([]string, string, []string) (result, error)) {
 		if with == nil || slices.Contains(with, name) {
 			out = append(out, recorder{name, run})
@@ -32,8 +36,17 @@ func recorders(dir string, with []string) (out []recorder, missing []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	add(ours, func(argv []string, in string, env []string) (result, error) { return runOurs(cg, argv, in, env, true) })
-	add("attached elsewhere", func(argv []string, in string, env []string) (result, error) { return runOurs(cg, argv, in, env, false) })
+	add(ours, func(argv []string, in string, env []string) (result, error) {
+		return runOurs(cg, argv, in, env, true, nil)
+	})
+	if seal {
+		add(sealed, func(argv []string, in string, env []string) (result, error) {
+			return runSealed(cg, filepath.Join(dir, "run"), argv, in, env)
+		})
+	}
+	add("attached elsewhere", func(argv []string, in string, env []string) (result, error) {
+		return runOurs(cg, argv, in, env, false, nil)
+	})
 	if _, e := exec.LookPath("strace"); e == nil {
 		pre := []string{"strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=%file,%network,%process", "-o", filepath.Join(dir, "strace.out")}
 		add("strace --seccomp-bpf", func(argv []string, in string, env []string) (result, error) {
@@ -79,6 +92,37 @@ func runPlain(argv []string, dir string, env []string, attr *syscall.SysProcAttr
 	return result{cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), wall: time.Since(t)}, nil
 }
 
+// runAlone is runPlain with what this process itself does, as it is counted under the recorder.
+func runAlone(argv []string, dir string, env []string) (result, error) {
+	before := ownCPU()
+	res, err := runPlain(argv, dir, env, nil)
+	res.cpu += ownCPU() - before
+	return res, err
+}
+
+// runSealed is runOurs with the record written to a run directory and sealed into its ledger, as a run does it.
+func runSealed(root, dir string, argv []string, in string, env []string) (res result, err error) {
+	sealing, _, err := newSealing()
+	if err != nil {
+		return res, err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return res, err
+	}
+	w, err := store.Create(dir, bodycam.Run{}, sealing)
+	if err != nil {
+		return res, err
+	}
+	res, err = runOurs(root, argv, in, env, true, w.Event)
+	mid := ownCPU()
+	if cerr := w.Close(); err == nil {
+		err = cerr
+	}
+	res.recorder += ownCPU() - mid
+	res.cpu += ownCPU() - mid
+	return res, err
+}
+
 // ownCPU is the CPU time of this process, without its children.
 func ownCPU() time.Duration {
 	var ru syscall.Rusage
@@ -86,9 +130,9 @@ func ownCPU() time.Duration {
 	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
-// runOurs records a command with bodycam's sensor, every event encoded as it is stored. Everything this process does from the
-// start of the workload to the end of the record is counted as the recorder's.
-func runOurs(root string, argv []string, dir string, env []string, inside bool) (res result, err error) {
+// runOurs records a command with bodycam's sensor. Events go to the sink; where that is nil, they are encoded as they are stored.
+// Everything this process does from the start of the workload to the end of the record is counted as the recorder's.
+func runOurs(root string, argv []string, dir string, env []string, inside bool, to sensor.Sink) (res result, err error) {
 	cg, err := os.MkdirTemp(root, "bodycam-bench-")
 	if err != nil {
 		return res, err
@@ -112,6 +156,15 @@ func runOurs(root string, argv []string, dir string, env []string, inside bool) 
 		events++
 		size += uint64(len(buf))
 		return nil
+	}
+	if to != nil {
+		sink = func(e *bodycam.Event) error {
+			events++
+			return to(e)
+		}
+	}
+	if err := resetPeak(os.Getpid()); err != nil {
+		return res, err
 	}
 	t := time.Now()
 	if err := s.Start(context.Background(), sensor.Target{Cgroup: cg}, sink); err != nil {
@@ -139,6 +192,9 @@ func runOurs(root string, argv []string, dir string, env []string, inside bool) 
 	res.recorder = ownCPU() - before
 	res.cpu += res.recorder
 	res.setup = setup
+	if res.peak, err = peakMemory(os.Getpid()); err != nil {
+		return res, err
+	}
 	res.note = fmt.Sprintf("%d events of %d calls, %d bytes encoded, recorder %s CPU, lost %d, paused %d", events, h.Total.Seen, size, res.recorder.Round(time.Millisecond), h.Total.Lost, h.Stopped)
 	if h.Total.Lost != 0 || !h.Total.Balanced() {
 		return res, fmt.Errorf("the record is incomplete: %+v", h)

@@ -22,6 +22,7 @@ type workload struct {
 	dir     string
 	env     []string
 	prepare func() error
+	whole   *codexLoad // nil: a command. Else a whole run, which only bodycam can record
 }
 
 // playWorkload runs the tight loops, with as little of its own around the calls as can be.
@@ -71,17 +72,22 @@ func workloads(dir string, only []string) ([]workload, error) {
 	all := []workload{
 		{name: "open/close, one file, tight loop", argv: []string{self, workloadArg, "openclose", "600000"}, env: env, prepare: nothing},
 		{name: "fork + exec", argv: []string{self, workloadArg, "forkexec", "1500"}, env: env, prepare: nothing},
-		{name: "find", argv: []string{"find", "/usr", "-xdev", "-type", "f", "-newermt", "2030-01-01"}, env: os.Environ(), prepare: nothing},
+		{name: "find", argv: []string{"find", "/", "-xdev", "-type", "f", "-newermt", "2030-01-01"}, env: os.Environ(), prepare: nothing},
 		cloneLoad(dir),
 		buildLoad(dir),
+		{name: "codex, the demo's task in the sandbox", prepare: nothing},
 	}
-	short := []string{"openclose", "forkexec", "find", "clone", "build"}
+	short := []string{"openclose", "forkexec", "find", "clone", "build", "codex"}
 	var out []workload
 	for i, w := range all {
 		if only != nil && !slices.Contains(only, short[i]) {
 			continue
 		}
-		if err := first(dir, short[i]); err != nil {
+		err := first(dir, short[i])
+		if short[i] == "codex" {
+			w.whole, err = newCodex(dir)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("making ready %s: %w", w.name, err)
 		}
 		out = append(out, w)
