@@ -36,6 +36,7 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the embedded BPF object: %w", err)
 	}
+	types := btf.NewCache() // the kernel's are large: they are read once
 	wake, stop := uint32(min(1<<20, opt.RingBytes/8)), uint32(opt.RingBytes/4*3)
 	if opt.NoPause {
 		stop = 0
@@ -43,7 +44,7 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	for name, v := range map[string]any{
 		sensorVarTargetCgroup: id, sensorVarTargetLevel: level, sensorVarHostMntns: uint32(ns.Ino),
 		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls, sensorVarWatched: t.watched,
-		sensorVarWakeAt: wake, sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(),
+		sensorVarWakeAt: wake, sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(types),
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return nil, fmt.Errorf("setting %s in the BPF object: %w", name, err)
@@ -54,15 +55,15 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 		return nil, err
 	}
 	p := &programs{}
-	if err := spec.LoadAndAssign(&p.objs, nil); err != nil {
+	if err := spec.LoadAndAssign(&p.objs, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.7 or later are needed; bodycam doctor tries each): %w", err)
 	}
 	return p, nil
 }
 
 // exitTellsLast tells whether the kernel's tracepoint sched_process_exit says that the last thread of its process ends.
-func exitTellsLast() bool {
-	types, err := btf.LoadKernelSpec()
+func exitTellsLast(cache *btf.Cache) bool {
+	types, err := cache.Kernel()
 	if err != nil {
 		return false // loading fails too then, and says why
 	}
