@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -31,7 +32,7 @@ import (
 // IndexFile is the index's name in a run directory.
 const IndexFile = "index.db"
 
-const indexVersion = "3"
+const indexVersion = "4"
 
 // longTerm bounds the strings that are indexed, in bytes; of longer ones the beginning is.
 const longTerm = 200
@@ -175,6 +176,8 @@ type builder struct {
 	terms map[string]struct{} // of the record
 	zones map[string]*[2]float64
 	born  []byte // encoded events of the record that change what processes are
+	path  []byte // scratch
+	key   []byte
 }
 
 // keptIDs bounds the terms whose ids are kept in memory.
@@ -226,7 +229,8 @@ func (b *builder) all() error {
 func (b *builder) add(rec *ledger.ReadRecord, first uint64) error {
 	b.terms, b.zones, b.born = map[string]struct{}{}, map[string]*[2]float64{}, b.born[:0]
 	acc, err := b.open.each(rec, true, func(_ int, d *Doc) error {
-		b.walk("", d.Body)
+		b.path = b.path[:0]
+		b.walk(d.Body)
 		return nil
 	})
 	if err != nil {
@@ -287,52 +291,81 @@ func (b *builder) id(t string) (int64, error) {
 	return id, nil
 }
 
-// walk collects what a document holds. Lists add nothing to a path.
-func (b *builder) walk(path string, raw []byte) {
+// walk collects what a document holds. Lists add nothing to a path. b.path is the path, b.key what is looked up: most
+// of what an event says was said by the one before, and costs no allocation.
+func (b *builder) walk(raw []byte) {
 	raw = space(raw)
 	if len(raw) == 0 {
 		return
 	}
 	switch raw[0] {
 	case '{':
+		at := len(b.path)
 		members(raw, func(key, v []byte) bool {
-			name := keyText(key)
-			if path != "" {
-				name = path + "." + name
+			if at > 0 {
+				b.path = append(b.path, '.')
 			}
-			if name != "text" { // files are searched, not indexed
-				b.walk(name, v)
+			b.path = appendKey(b.path, key)
+			if !unindexed(string(b.path)) {
+				b.walk(v)
 			}
+			b.path = b.path[:at]
 			return len(b.terms) > mostTerms
 		})
 	case '[':
-		elements(raw, func(_ int, e []byte) bool { b.walk(path, e); return len(b.terms) > mostTerms })
+		elements(raw, func(_ int, e []byte) bool { b.walk(e); return len(b.terms) > mostTerms })
+	case '"':
+		b.str(raw)
 	default:
 		if v, ok := scalar(raw); ok {
-			b.scalar(path, &v)
+			b.scalar(&v)
 		}
 	}
 }
 
-func keyText(quoted []byte) string {
-	v, ok := scalar(quoted)
-	if !ok {
-		return ""
+// unindexed tells fields that would only swell the index: a file's text, and times, which no two events share.
+func unindexed(path string) bool { return path == "text" || path == "time" }
+
+func appendKey(path, quoted []byte) []byte {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return append(path, quoted[1:len(quoted)-1]...)
 	}
-	return v.str
+	v, _ := scalar(quoted)
+	return append(path, v.str...)
 }
 
-func (b *builder) scalar(path string, v *value) {
+func (b *builder) str(raw []byte) {
+	v := raw[1 : len(raw)-1]
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		s, ok := scalar(raw)
+		if !ok {
+			return
+		}
+		v = []byte(s.str)
+	}
+	b.key = append(append(b.key[:0], b.path...), 0)
+	if len(v) > longTerm {
+		b.key = append(append(b.key, v[:longTerm]...), "…"...)
+	} else {
+		b.key = append(b.key, v...)
+	}
+	if _, ok := b.terms[string(b.key)]; !ok {
+		b.terms[string(b.key)] = struct{}{}
+	}
+}
+
+func (b *builder) scalar(v *value) {
 	switch v.kind {
 	case kindNumber:
-		z := b.zones[path]
+		z := b.zones[string(b.path)]
 		if z == nil {
 			z = &[2]float64{v.f, v.f}
-			b.zones[path] = z
+			b.zones[string(b.path)] = z
 		}
 		z[0], z[1] = min(z[0], v.f), max(z[1], v.f)
-	case kindString, kindBool:
-		b.terms[path+"\x00"+termText(v)] = struct{}{}
+	case kindBool:
+		b.key = append(append(b.key[:0], b.path...), 0)
+		b.terms[string(b.key)+termText(v)] = struct{}{}
 	}
 }
 

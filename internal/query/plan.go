@@ -81,6 +81,9 @@ func (x *index) test(ctx context.Context, t *test) (candidates, error) {
 		}
 	}
 	path := pathText(t.left.path)
+	if unindexed(path) {
+		return all, nil
+	}
 	switch t.op {
 	case "==", "in":
 		out := candidates{}

@@ -155,6 +155,8 @@ func TestIndexAgrees(t *testing.T) {
 		`tool == "shell" && policy.verdict == "deny"`:               1,
 		`record.type == "finding" && severity == "high"`:            1,
 		`record.type == "file" && text contains "a word"`:           1,
+		`time == "1970-01-01T00:00:00Z" && path == "/w/1"`:          1,
+		`text == "said a word\n"`:                                   1,
 		`record.type == "events"`:                                   4,
 		`record.seq < 3`:                                            3,
 		`!(type == "open") && record.type == "events"`:              3,
