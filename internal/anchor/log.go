@@ -2,12 +2,18 @@ package anchor
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
 // Source is where a runner's heads come from.
@@ -37,6 +43,9 @@ func (l *Log) Close() error { return l.r.Close() }
 
 // Genesis is what the log declares of itself.
 func (l *Log) Genesis() ledger.Genesis { return l.r.Genesis() }
+
+// Headers are the headers of the log's sealed epochs.
+func (l *Log) Headers() iter.Seq2[*ledger.Header, error] { return l.r.Headers(0) }
 
 // Promised implements [Source].
 func (l *Log) Promised() time.Duration { return l.r.Genesis().AnchorEvery }
@@ -109,4 +118,40 @@ func (l *Log) Consistency(old, size uint64) ([]merkle.Hash, error) {
 		return nil, fmt.Errorf("no tree of %d epochs is a prefix of one of %d", old, size)
 	}
 	return nil, nil
+}
+
+// ForBundle are the newest proofs of every anchor of a run, each with its consistency proof to or from the checkpoint of
+// a bundle that is disclosed from the run.
+func ForBundle(run string, c *checkpoint.Note) ([]ledger.Anchor, error) {
+	names, err := filepath.Glob(filepath.Join(run, proof.Dir, "*"+proof.Suffix))
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	log, err := OpenLog(run)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	newest := map[string]string{}
+	for _, name := range names { // sorted, and sizes have a fixed width
+		if i := strings.LastIndexByte(name, '-'); i > 0 {
+			newest[name[:i]] = name
+		}
+	}
+	var out []ledger.Anchor
+	for _, prefix := range slices.Sorted(maps.Keys(newest)) {
+		b, err := os.ReadFile(newest[prefix])
+		if err != nil {
+			return nil, fmt.Errorf("reading an anchor's proof: %w", err)
+		}
+		e, err := proof.ParseEvidence(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", newest[prefix], err)
+		}
+		if e.Consistency, err = log.Consistency(min(e.Note.Size, c.Size), max(e.Note.Size, c.Size)); err != nil {
+			return nil, err
+		}
+		out = append(out, ledger.Anchor{Kind: e.Kind, Data: e.Append(nil)})
+	}
+	return out, nil
 }

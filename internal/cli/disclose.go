@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bodycam-dev/bodycam/internal/anchor"
 	"github.com/bodycam-dev/bodycam/internal/query"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
@@ -54,7 +55,7 @@ without its payload: that it is there, of which type, and when.` +
 			if err != nil {
 				return err
 			}
-			return f.write(s, lr, what)
+			return f.write(s, args[0], lr, what)
 		},
 	}
 	fl := cmd.Flags()
@@ -159,8 +160,11 @@ func (c *chooser) list() []ledger.Disclose {
 	return out
 }
 
-func (f *discloseFlags) write(s *streams, lr *ledger.Reader, what []ledger.Disclose) error {
+func (f *discloseFlags) write(s *streams, run string, lr *ledger.Reader, what []ledger.Disclose) error {
 	b, err := lr.Disclose(what)
+	if err == nil {
+		b.Anchors, err = anchor.ForBundle(run, b.Checkpoint)
+	}
 	switch {
 	case errors.Is(err, ledger.ErrNoKey):
 		return withHint(environment(err), "none of this machine's keys reads that run: see --keys")

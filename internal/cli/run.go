@@ -110,7 +110,7 @@ plays a scripted model instead (see "bodycam model --help").` +
 	fl.StringVar(&f.alerts.webhook, "alert-webhook", "", "URL that each alert is posted to as JSON")
 	fl.StringVar(&f.alerts.stopOn, "stop-on", "", "stop the run at the first alert of this severity: info, low, medium, high, critical (rules of mode stop do so anyway)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
-	fl.BoolVar(&f.sealed, "sealed", false, "keep the run in its encrypted ledger alone, without working copies in the clear")
+	fl.BoolVar(&f.sealed, "sealed", false, "keep events, transcript and files in the encrypted ledger alone; run.json (plan, instruction, times, counts) stays in the clear")
 	fl.StringArrayVar(&f.taskEnv, "task-env", nil, "variable of this environment that the task's own ${VAR} may use (repeatable)")
 	fl.BoolVar(&f.requirePass, "require-pass", false, "exit with 1 unless the tests pass")
 	fl.StringVar(&f.failOn, "fail-on", "high", "severity of findings from which the exit status is 1: info, low, medium, high, critical, never")
@@ -208,7 +208,12 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 			o.Refuse = judge.denial.refuse
 		}
 	}
+	anchored, err := besideRun(ctx, s, plan.Anchors, o.Dir)
+	if err != nil {
+		return ExitUsage, err
+	}
 	r, err := session.Run(ctx, o)
+	anchored()
 	bar.done()
 	if judge != nil {
 		if jerr := judge.close(); jerr != nil {

@@ -290,7 +290,11 @@ func JudgeBundle(b *ledger.Bundle, m *Manifest) *Judgement {
 			err = e.leadsTo(b)
 		}
 		if err != nil {
-			unfit = append(unfit, Attestation{Kind: a.Kind, Status: ledger.StatusTampered, Why: err.Error()})
+			bad := Attestation{Kind: a.Kind, Status: ledger.StatusTampered, Why: err.Error()}
+			if errors.Is(err, ErrNoRoot) {
+				bad.Status = ledger.StatusUnverifiable
+			}
+			unfit = append(unfit, bad)
 			continue
 		}
 		fit = append(fit, a)
@@ -314,7 +318,7 @@ func (e *Evidence) leadsTo(b *ledger.Bundle) error {
 	if head.Size < c.Size {
 		for i := range b.Epochs {
 			if b.Epochs[i].Header.Epoch >= head.Size {
-				return fmt.Errorf("it covers %d epochs, and epoch %d is disclosed: %w", head.Size, b.Epochs[i].Header.Epoch, merkle.ErrProof)
+				return fmt.Errorf("%w: it covers %d epochs, and epoch %d is disclosed", ErrNoRoot, head.Size, b.Epochs[i].Header.Epoch)
 			}
 		}
 		return merkle.VerifyConsistency(head.Size, c.Size, e.Consistency, head.Root, c.Root)

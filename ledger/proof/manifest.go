@@ -80,14 +80,14 @@ var ErrNotPinned = errors.New("an operator's manifest must be pinned by its dige
 // ParseManifest reads a manifest. One that names signers must be signed by every one of them and have the pinned
 // digest (SHA-256 of the file), for whoever is judged doesn't choose the yardstick: nil is an error then.
 func ParseManifest(b []byte, pinned *[sha256.Size]byte) (*Manifest, error) {
+	if digest := sha256.Sum256(b); pinned != nil && *pinned != digest {
+		return nil, fmt.Errorf("the manifest isn't the one that was pinned: its digest is %x, not %x", digest, *pinned)
+	}
 	m, err := parseManifest(b)
 	if err != nil {
 		return nil, fmt.Errorf("reading a manifest: %w", err)
 	}
-	switch {
-	case pinned != nil && *pinned != m.digest:
-		return nil, fmt.Errorf("the manifest isn't the one that was pinned: its digest is %x, not %x", m.digest, *pinned)
-	case pinned == nil && len(m.Signers) > 0:
+	if pinned == nil && len(m.Signers) > 0 {
 		return nil, fmt.Errorf("%w (this one's is %x)", ErrNotPinned, m.digest)
 	}
 	return m, nil
