@@ -70,7 +70,7 @@ type streams struct {
 // Main runs a command line and returns its exit status.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	sandbox.Init() // does not return where this process is to be a sandbox's first
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	s := &streams{in: stdin, out: stdout, err: stderr, colour: wantColour(stdout), progress: isTerminal(stderr)}
 	root := newRoot(s)

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -167,6 +169,12 @@ func openRun(arg string) (*store.Run, error) {
 	}
 	if err != nil {
 		return nil, usage("%w", err)
+	}
+	if _, serr := os.Stat(r.Path(store.EventsFile)); errors.Is(serr, fs.ErrNotExist) && r.HasLedger() {
+		// It is kept in its ledger alone: this machine's keys open it, if they do.
+		if r.Identities, err = (&ringFlags{}).identities(); err != nil {
+			return nil, err
+		}
 	}
 	return r, nil
 }

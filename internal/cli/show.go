@@ -249,6 +249,7 @@ func notSeen(r *store.Run, f *features.Features) []string {
 			out = append(out, line)
 		}
 	}
+	out = append(out, r.Info.Notes...)
 	for _, k := range r.Info.Skipped {
 		out = append(out, "not collected: "+k.Box+": "+k.Why)
 	}

@@ -246,6 +246,7 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 		return environment(fmt.Errorf("verifying %s: %w", v.Path, err))
 	}
 	v.compareCopies(ids)
+	v.recorded()
 	v.conclude()
 	v.concludeAnchors(gen, v.Epochs)
 	return nil
@@ -259,6 +260,9 @@ type copiesReport struct {
 }
 
 func (v *verification) compareCopies(ids []age.Identity) {
+	if onlyLedger(v.Path) {
+		return // a mirror's copy, or a log that isn't a run's
+	}
 	c := &copiesReport{Status: ledger.StatusVerified}
 	v.Copies = c
 	switch {
@@ -289,10 +293,47 @@ func (v *verification) compareCopies(ids []age.Identity) {
 	}
 }
 
+// recorded takes the run's own word for what its record lacks: blind spots, a sensor that never ran. The ledger proves
+// that nothing of what it was given is missing; it can't know what it was never given.
+func (v *verification) recorded() {
+	r, err := store.Open(v.Path)
+	if err != nil || v.Claims.Coverage.Status == ledger.StatusTampered || r.Info.ID == "" {
+		return
+	}
+	c := &v.Claims.Coverage
+	lacks := r.Info.Complete.Reasons
+	if !r.Info.Ended.IsZero() && !r.Info.Complete.Complete && len(lacks) == 0 {
+		lacks = []string{"the run calls its own record incomplete"}
+	}
+	if len(lacks) == 0 {
+		return
+	}
+	c.Status = ledger.StatusIncomplete
+	for _, why := range lacks {
+		c.Reasons = append(c.Reasons, "the run says: "+why)
+	}
+	if v.Verdict == ledger.Verified {
+		v.Verdict = ledger.Incomplete
+	}
+}
+
+// onlyLedger tells whether a directory holds a ledger and nothing of a run besides.
+func onlyLedger(dir string) bool {
+	for _, name := range []string{store.InfoFile, store.EventsFile, store.AgentDir, store.RowsFile, store.FindingsFile} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return false
+		}
+	}
+	return true
+}
+
 func (c *copiesReport) fault(k store.CopyFault) {
 	c.Faults = append(c.Faults, k)
-	if !k.Derived {
+	switch {
+	case !k.Derived:
 		c.Status = ledger.StatusTampered
+	case c.Status == ledger.StatusVerified:
+		c.Status, c.Why = ledger.StatusIncomplete, k.Name+" isn't what was sealed: judge again with bodycam check"
 	}
 }
 

@@ -50,7 +50,7 @@ func (f *Features) Notables(y Yardstick) []Notable {
 				add(40, "program from a place that anyone can write to", r)
 			}
 		}
-		if slices.ContainsFunc(r.Windows, func(w string) bool { return w == "post-agent" || w == "verify" }) {
+		if !y.Ordinary(r) && slices.ContainsFunc(r.Windows, func(w string) bool { return w == "post-agent" || w == "verify" }) {
 			add(60, "touched after the agent had ended, by something that it left behind", r)
 		}
 	}

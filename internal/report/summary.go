@@ -185,6 +185,9 @@ func outcome(t *text, o bodycam.Outcome) string {
 }
 
 func phase(t *text, p bodycam.Phase) string {
+	if p.Ended.IsZero() {
+		return "did not end"
+	}
 	var s string
 	switch {
 	case p.TimedOut:

@@ -99,10 +99,20 @@ func (b *Box) CopyOut(ctx context.Context, boxPath, hostDir string, l CopyLimits
 	return b.collect(ctx, boxPath, dst, l)
 }
 
+// Survey is Manifest that tells what its limits, or a file that resists, left out instead of failing for it: one odd file
+// must not cost the knowledge of all others.
+func (b *Box) Survey(ctx context.Context, boxPath string) ([]FileInfo, []Skip, error) {
+	return b.collect(ctx, boxPath, nil, manifestLimits())
+}
+
+func manifestLimits() CopyLimits {
+	return CopyLimits{TotalBytes: 10 << 30, FileBytes: 10 << 30, Files: 1_000_000, Depth: 256}
+}
+
 // Manifest describes a file or tree of the box, with digests. Its limits are ten times those of CopyOut; an error says
 // if they were reached.
 func (b *Box) Manifest(ctx context.Context, boxPath string) ([]FileInfo, error) {
-	m, skipped, err := b.collect(ctx, boxPath, nil, CopyLimits{TotalBytes: 10 << 30, FileBytes: 10 << 30, Files: 1_000_000, Depth: 256})
+	m, skipped, err := b.collect(ctx, boxPath, nil, manifestLimits())
 	if err == nil && len(skipped) > 0 {
 		err = fmt.Errorf("sandbox %s: manifest of %s is incomplete: %d left out, first %q: %s", b.cfg.ID, boxPath,
 			len(skipped), skipped[0].Path, skipped[0].Reason)

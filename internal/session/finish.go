@@ -278,21 +278,31 @@ func (s *run) collectFrom(ctx context.Context, pattern, into string, flat bool) 
 		}
 		dest := filepath.Join(s.w.Dir(), into, to)
 		if err := moveNew(filepath.Join(tmp, from), dest); err != nil {
-			if errors.Is(err, fs.ErrExist) {
-				skipped = append(skipped, sandbox.Skip{Path: f.Path, Reason: "its name is taken in the run directory"})
-				continue
-			}
-			return fmt.Errorf("collecting %s: %w", pattern, err)
+			skipped = append(skipped, sandbox.Skip{Path: f.Path, Reason: err.Error()})
+			continue
 		}
 		kept = append(kept, bodycam.Artifact{Path: bodycam.Escape(path.Join(into, to)), Box: bodycam.Escape(box), Size: f.Size, SHA256: f.SHA256})
 	}
+	s.update(func(r *bodycam.Run) { r.Artifacts = append(r.Artifacts, kept...) })
+	s.skipped(prefix, skipped)
+	return nil
+}
+
+// skipped notes files that were not taken, and why. An agent can make as many as it likes: the first hundred are named.
+func (s *run) skipped(root string, list []sandbox.Skip) {
+	if len(list) == 0 {
+		return
+	}
+	const most = 100
 	s.update(func(r *bodycam.Run) {
-		r.Artifacts = append(r.Artifacts, kept...)
-		for _, k := range skipped {
-			r.Skipped = append(r.Skipped, bodycam.Skipped{Box: bodycam.Escape(path.Join(prefix, k.Path)), Why: k.Reason})
+		for i, k := range list {
+			if i == most {
+				r.Skipped = append(r.Skipped, bodycam.Skipped{Box: bodycam.Escape(root), Why: fmt.Sprintf("and %d more", len(list)-most)})
+				break
+			}
+			r.Skipped = append(r.Skipped, bodycam.Skipped{Box: bodycam.Escape(path.Join(root, k.Path)), Why: k.Reason})
 		}
 	})
-	return nil
 }
 
 // splitPattern divides a glob into its fixed beginning and the rest: /a/b/*.txt is /a/b and *.txt.
@@ -325,13 +335,14 @@ func (s *run) manifest(ctx context.Context, when string) (map[string][]sandbox.F
 	}
 	m := map[string][]sandbox.FileInfo{}
 	for _, p := range paths {
-		files, err := s.box.Manifest(ctx, p)
+		files, skipped, err := s.box.Survey(ctx, p)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("taking the manifest of %s: %w", p, err)
 		}
+		s.skipped(p, skipped)
 		m[p] = files
 	}
 	name := "manifest-" + when + ".json"

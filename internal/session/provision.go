@@ -138,6 +138,19 @@ func (s *run) user(name string) sandbox.User {
 	return sandbox.User{Name: name, UID: 1000, GID: 1000, Home: path.Join("/home", name)}
 }
 
+// boxUser is the account that the sandbox makes before setup. One that a setup step makes itself (useradd in a
+// Dockerfile) must not be there yet.
+func (s *run) boxUser() sandbox.User {
+	u := s.user(s.plan.Agent.User)
+	for _, p := range s.plan.Setup {
+		text := strings.Join(p.Argv, " ")
+		if (strings.Contains(text, "useradd") || strings.Contains(text, "adduser")) && strings.Contains(text, u.Name) {
+			return sandbox.User{Name: "root", Home: "/root"}
+		}
+	}
+	return u
+}
+
 // newProxy makes the recording proxy where the plan's network has anything to record; nil where the sandbox has
 // nothing but its own loopback.
 func (s *run) newProxy() (*names.Proxy, error) {
@@ -156,6 +169,8 @@ func (s *run) newProxy() (*names.Proxy, error) {
 		o.Mode = names.Sink
 	case "none", "":
 		o.Mode, o.Allow = names.Allow, nil
+	default:
+		return nil, fmt.Errorf("network %q: want none, record, allow or sink", n.Mode)
 	}
 	for _, f := range n.Forward {
 		o.Forwards = append(o.Forwards, names.Forward{Host: f.Host, Port: uint16(f.Port), Target: f.To})
@@ -241,7 +256,7 @@ func (s *run) boxConfig(p *names.Proxy) (sandbox.Config, error) {
 		ID: s.o.ID, StateDir: state, Hostname: plan.Hostname, Seccomp: sandbox.Seccomp(plan.Seccomp),
 		Limits: sandbox.Limits{MemoryBytes: uint64(plan.Limits.Memory), CPUs: plan.Limits.CPUs, Pids: uint64(plan.Limits.PIDs),
 			DiskBytes: uint64(plan.Limits.Disk), Inodes: uint64(plan.Limits.Inodes), OutputBytes: uint64(plan.Limits.Output)},
-		Agent: s.user(plan.Agent.User), Hosts: map[string]netip.Addr{},
+		Agent: s.boxUser(), Hosts: map[string]netip.Addr{},
 	}
 	switch st, err := os.Stat(plan.Base); {
 	case plan.Base == "host" || plan.Base == "":

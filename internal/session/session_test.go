@@ -400,3 +400,37 @@ func TestUserIDs(t *testing.T) {
 		t.Errorf("id says %q, %v", out, err)
 	}
 }
+
+// One odd file must not cost the knowledge of all others, nor a workspace that is gone the run.
+func TestHostileWorkspace(t *testing.T) {
+	needRoot(t)
+	deep := `p=/workspace; for i in $(seq 30); do n=$(printf 'd%.0s' $(seq 200)); mkdir $n && cd $n; done; echo x > f; cd /workspace; `
+	for name, script := range map[string]string{
+		"sparse": "mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit; truncate -s 1T z",
+		"deep":   deep + "mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
+		"gone":   "cd /; rm -rf /workspace",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := mustRun(t, options(t, []string{"bash", "-c", script}, nil))
+			if name == "gone" {
+				return
+			}
+			b, err := os.ReadFile(r.Path("workspace/after/workspace/.git/hooks/pre-commit"))
+			if err != nil || string(b) != "evil\n" {
+				t.Errorf("the hook that was planted is %q, %v", b, err)
+			}
+			if len(r.Info.Skipped) == 0 {
+				t.Error("what was left out isn't told")
+			}
+		})
+	}
+}
+
+// A mistyped network must not be an open one.
+func TestUnknownNetwork(t *testing.T) {
+	needRoot(t)
+	o := options(t, []string{"true"}, func(p *kind.Plan) { p.Network.Mode = "nnone" })
+	if _, err := Run(t.Context(), o); !errors.Is(err, ErrEnvironment) || !strings.Contains(err.Error(), "want none, record, allow or sink") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
@@ -67,9 +66,7 @@ func (s *run) changes(ctx context.Context, before, after map[string][]sandbox.Fi
 		for p := range was { // gone
 			changed[p] = true
 		}
-		if err := s.keepBefore(filepath.Join(s.before, fmt.Sprint(i)), root, changed); err != nil {
-			return err
-		}
+		s.keepBefore(filepath.Join(s.before, fmt.Sprint(i)), root, changed)
 	}
 	return nil
 }
@@ -84,6 +81,9 @@ func (s *run) keepAfter(ctx context.Context, root string, changed map[string]boo
 	l.Files = 1_000_000 // directories and unwanted files are walked too
 	l.Want = func(p string) bool { return changed[p] }
 	files, skipped, err := s.box.CopyOut(ctx, root, tmp, l)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the agent removed all of it: there is no after
+	}
 	if err != nil {
 		return fmt.Errorf("keeping changed files of %s: %w", root, err)
 	}
@@ -96,18 +96,14 @@ func (s *run) keepAfter(ctx context.Context, root string, changed map[string]boo
 			from = path.Base(root)
 		}
 		if err := moveNew(filepath.Join(tmp, from), filepath.Join(s.w.Dir(), store.WorkspaceDir, "after", root, f.Path)); err != nil {
-			return fmt.Errorf("keeping %s: %w", path.Join(root, f.Path), err)
+			skipped = append(skipped, sandbox.Skip{Path: f.Path, Reason: err.Error()})
 		}
 	}
-	s.update(func(r *bodycam.Run) {
-		for _, k := range skipped {
-			r.Skipped = append(r.Skipped, bodycam.Skipped{Box: bodycam.Escape(path.Join(root, k.Path)), Why: k.Reason})
-		}
-	})
+	s.skipped(root, skipped)
 	return nil
 }
 
-func (s *run) keepBefore(snapshot, root string, changed map[string]bool) error {
+func (s *run) keepBefore(snapshot, root string, changed map[string]bool) {
 	for p := range changed {
 		from := filepath.Join(snapshot, p)
 		if p == "" {
@@ -119,11 +115,11 @@ func (s *run) keepBefore(snapshot, root string, changed map[string]bool) error {
 		}
 		to := filepath.Join(s.w.Dir(), store.WorkspaceDir, "before", root, p)
 		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			return fmt.Errorf("keeping %s as it was: %w", path.Join(root, p), err)
+			s.skipped(root, []sandbox.Skip{{Path: p, Reason: "as it was: " + err.Error()}})
+			continue
 		}
 		if err := os.WriteFile(to, b, 0o600); err != nil {
-			return fmt.Errorf("keeping %s as it was: %w", path.Join(root, p), err)
+			s.skipped(root, []sandbox.Skip{{Path: p, Reason: "as it was: " + err.Error()}})
 		}
 	}
-	return nil
 }

@@ -58,6 +58,7 @@ type comparer struct {
 	log    *ledger.Reader
 	open   Batches
 	seg    *segmentReader // nil: there is no working copy of the events
+	copies bool           // the run keeps working copies
 	bad    bool           // the events differ already
 	known  map[string]bool
 	ended  bool // run.json was sealed
@@ -73,12 +74,16 @@ func (c *comparer) begin() error {
 	seg, err := openSegment(filepath.Join(c.run.Dir, EventsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(filepath.Join(c.run.Dir, AgentDir)); err == nil { // it has other copies: this one was removed
+			c.copies = true
+			c.fault(EventsFile, "was sealed and is gone")
+		}
 		return nil
 	case err != nil:
 		c.fault(EventsFile, err.Error())
 		return nil
 	}
-	c.seg = seg
+	c.seg, c.copies = seg, true
 	return nil
 }
 
@@ -162,7 +167,7 @@ func (c *comparer) file(rec *ledger.ReadRecord) error {
 	}
 	f, err := os.Open(filepath.Join(c.run.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		if c.seg != nil {
+		if c.copies {
 			c.fault(name, "was sealed and is gone")
 		}
 		return nil
