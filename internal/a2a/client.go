@@ -82,6 +82,8 @@ func (c *Client) wires() []*wire {
 		v = c.Form
 	}
 	switch {
+	case strings.HasPrefix(v, "1") && c.Interface.Binding == REST: // a2a serve --protocol 0.3 says 1.0 on its card
+		return []*wire{wire10, wire03, wire03Snake, wire03Bare}
 	case strings.HasPrefix(v, "1"):
 		return []*wire{wire10, wire03}
 	case v == "0.1":
@@ -106,7 +108,7 @@ func (c *Client) Send(ctx context.Context, m Message) (*Reply, error) {
 		if first == nil {
 			first = err
 		}
-		if !unknownMethod(err) && !(w.version == "0.3" && c.Interface.Binding == REST && isStatus(err, http.StatusBadRequest)) {
+		if !unknownMethod(err) && !(c.Interface.Binding == REST && isStatus(err, http.StatusBadRequest)) {
 			return nil, err
 		}
 	}

@@ -62,7 +62,8 @@ func NewA2A(client *http.Client, card *a2a.Card) (*A2A, error) {
 	return nil, errors.New("the agent card names no interface over JSON-RPC, HTTP+JSON or gRPC")
 }
 
-// Say sends a message. Where a unary call is refused and the agent streams, it is streamed.
+// Say sends a message. Where one of unary and streaming calls is refused, the other is tried: cards promise what agents
+// don't keep.
 func (a *A2A) Say(ctx context.Context, m Message) (*Answer, error) {
 	msg := a2a.Message{Text: m.Text, Header: m.Header}
 	if len(m.Before) > 0 {
@@ -74,8 +75,10 @@ func (a *A2A) Say(ctx context.Context, m Message) (*Answer, error) {
 	}
 	r, err := c.Send(ctx, msg)
 	var rpc *a2a.RPCError
-	if errors.As(err, &rpc) && c == a.Unary && a.Streaming != nil {
-		r, err = a.Streaming.Send(ctx, msg)
+	if other := a.other(c); errors.As(err, &rpc) && other != nil {
+		if r2, err2 := other.Send(ctx, msg); err2 == nil {
+			r, err = r2, nil
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -96,6 +99,13 @@ func (a *A2A) Say(ctx context.Context, m Message) (*Answer, error) {
 		return nil, &failure{is: isAuth, err: errors.New("the agent wants further authentication")}
 	}
 	return out, nil
+}
+
+func (a *A2A) other(c *a2a.Client) *a2a.Client {
+	if c == a.Unary {
+		return a.Streaming
+	}
+	return a.Unary
 }
 
 // Chat talks to an OpenAI-compatible chat endpoint.
