@@ -496,7 +496,7 @@ func (r *Run) purge() (had bool, err error) {
 	}
 	for _, e := range entries {
 		switch e.Name() {
-		case "ledger", "payload", InfoFile:
+		case "ledger", "payload", "anchors", InfoFile: // an anchor's proof holds heads, nothing that was recorded
 			continue
 		}
 		if err := shred(filepath.Join(r.Dir, e.Name())); err != nil {
