@@ -226,3 +226,17 @@ func TestDraft(t *testing.T) {
 		t.Errorf("%s, %v", b.String(), err)
 	}
 }
+
+func FuzzDraft(f *testing.F) {
+	f.Add("---\nname: a\n---\nRun `python3 scripts/a.py` and see https://h.example/x\n```\n$ curl -s x\n")
+	f.Add("---\n```\n`\n---")
+	f.Fuzz(func(t *testing.T, doc string) {
+		skill := &features.Skill{Name: "s", Document: doc, Files: []features.PlanFile{{Path: "SKILL.md"}, {Path: "scripts/a.py"}, {Path: "b.md"}}}
+		lines := strings.Count(doc, "\n") + 2
+		for _, s := range Draft(skill) {
+			if s.Act.count() != 1 || s.Act.check() != nil || s.Line < 1 || s.Line > lines {
+				t.Errorf("%+v of %d lines", s, lines)
+			}
+		}
+	})
+}

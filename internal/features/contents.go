@@ -173,9 +173,8 @@ func (x *Extractor) match(p string, id contentID, known map[contentID]knownConte
 
 // The bounds of looking into an archive.
 const (
-	mostMembers     = 10_000
-	mostMemberBytes = 64 << 20
-	mostArchive     = 256 << 20
+	mostMembers = 10_000
+	mostArchive = 256 << 20 // bytes
 )
 
 // archive looks into a tar file, plain or compressed with gzip, for known contents. What is no archive, or is a
@@ -206,14 +205,22 @@ func (x *Extractor) members(in *bufio.Reader, box string, known map[contentID]kn
 		}
 		src = z
 	}
+	sizes := map[int64]bool{}
+	for id := range known {
+		sizes[id.size] = true
+	}
 	t := tar.NewReader(io.LimitReader(src, mostArchive))
+	left := int64(mostArchive) // of contents: a sparse member holds more than it has
 	for range mostMembers {
 		h, err := t.Next()
 		if err != nil {
 			return
 		}
-		if h.Typeflag != tar.TypeReg || h.Size < leastContent || h.Size > mostMemberBytes {
+		if h.Typeflag != tar.TypeReg || !sizes[h.Size] {
 			continue
+		}
+		if left -= h.Size; left < 0 {
+			return
 		}
 		sum := sha256.New()
 		if _, err := io.Copy(sum, t); err != nil {
