@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -204,6 +205,9 @@ func (f *verifyFlags) bundle(v *verification, trust ledger.Trust) error {
 	}
 	v.Kind = "bundle"
 	bundle, err := ledger.ParseBundle(b)
+	if err != nil && !bytes.Contains(b[:min(len(b), 64)], []byte("bodycam")) {
+		return usage("%s is neither a run directory nor a bundle", v.Path)
+	}
 	if err != nil {
 		v.Report = ledger.Unreadable(err)
 		return nil
