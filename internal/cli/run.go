@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -120,6 +121,9 @@ plays a scripted model instead (see "bodycam model --help").` +
 func (f *runFlags) run(ctx context.Context, s *streams, taskArg string, command []string) error {
 	if f.repeat < 1 {
 		return usage("--repeat %d: want at least 1", f.repeat)
+	}
+	if err := f.valid(); err != nil {
+		return err
 	}
 	gate, err := parseGate(f.failOn)
 	if err != nil {
@@ -322,6 +326,31 @@ func (f *runFlags) resolve(taskArg string, command []string) (*kind.Plan, error)
 		return nil, usage("%w", err)
 	}
 	return plan, nil
+}
+
+// valid refuses values that no plan can have, before anything is made.
+func (f *runFlags) valid() error {
+	one := func(flag, value string, of ...string) error {
+		if value == "" || slices.Contains(of, value) {
+			return nil
+		}
+		return usage("%s %s: want %s", flag, value, strings.Join(of, ", "))
+	}
+	if err := one("--network", f.network, "none", "record", "allow", "sink"); err != nil {
+		return err
+	}
+	if err := one("--seccomp", f.seccomp, "strict", "observe"); err != nil {
+		return err
+	}
+	for _, name := range f.sensors {
+		if err := one("--sensor", name, "auto", "bpf", "ptrace", "cross-check"); err != nil {
+			return err
+		}
+	}
+	if f.timeout < 0 {
+		return usage("--timeout %s: want a positive time", f.timeout)
+	}
+	return nil
 }
 
 func (f *runFlags) overrides(taskArg string, command []string) (kind.Overrides, error) {

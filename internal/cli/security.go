@@ -134,6 +134,7 @@ func securityPolicy(info *bodycam.Run, p *kind.Plan) security.Policy {
 		AllowCommands: p.Judge.Allow.Commands, Home: p.Agent.Home, Task: p.Task.Instruction,
 	}
 	y.HarnessPrograms = info.Agent.Programs
+	y.NoHarness = p.Agent.Harness == "command" || p.Agent.Harness == ""
 	y.TrustedPrograms = append(slices.Clone(y.TrustedPrograms), info.Agent.Programs...)
 	y.HarnessState = append(slices.Clone(y.HarnessState), info.Agent.State...)
 	y.TrustedHosts = append(y.TrustedHosts, p.Judge.Allow.Hosts...)

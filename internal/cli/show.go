@@ -88,7 +88,12 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 		if n.Resource != nil && found[n.Resource.Name] {
 			continue // a finding says it already, and better
 		}
-		s.Unusual = append(s.Unusual, unusual(n))
+		u := unusual(n)
+		if i := slices.IndexFunc(s.Unusual, func(o report.Unusual) bool { return o.What == u.What && o.Why == u.Why && o.By == u.By }); i >= 0 {
+			s.Unusual[i].Count += max(1, u.Count)
+			continue
+		}
+		s.Unusual = append(s.Unusual, u)
 	}
 	for _, res := range f.Resources {
 		place(s, res, y, all)

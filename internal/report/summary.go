@@ -236,6 +236,9 @@ func (s *Summary) unusual(t *text, all bool) {
 			mark = t.paint("31", "‼")
 		}
 		t.f("  %s %s  %s", mark, bodycam.Printable(u.What), t.paint("2", bodycam.Printable(u.Why)))
+		if u.Count > 1 {
+			t.f(" ×%d", u.Count)
+		}
 		if u.By != "" {
 			t.f("  by %s", bodycam.Printable(u.By))
 		}

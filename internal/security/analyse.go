@@ -152,6 +152,9 @@ func New(opts Options) (*Analyser, error) {
 	table := rules.NewTable()
 	table.Run = opts.Sandbox
 	table.IsHarness = harnessOf(paths(opts.Policy.HarnessPrograms))
+	if opts.Policy.NoHarness {
+		table.IsHarness = func(*rules.Process) bool { return false }
+	}
 	a.ctx = &context{Table: table, opts: &a.opts, task: newTaskText(opts.Policy)}
 	a.engine = set.NewEngine(a.ctx)
 	return a, nil

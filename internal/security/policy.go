@@ -12,6 +12,9 @@ type Policy struct {
 	Workspace       []string // directories that the agent may change
 	HarnessState    []string // where the agent program keeps its own state
 	HarnessPrograms []string // the agent program, where it isn't the run's first process
+	// NoHarness tells that no agent program stands between the run and what is judged: a bare command is judged from
+	// its first process on.
+	NoHarness       bool
 	TrustedPrograms []string // programs that may run
 	TrustedHosts    []string // names (*.example.org for a domain's hosts) or addresses, a port is ignored
 	Resolvers       []string // addresses of the sandbox's name servers

@@ -84,6 +84,9 @@ func strictDenied() []rule {
 		rules = append(rules, rule{unix.SYS_SOCKET, unix.EPERM, []argTest{
 			{arg: 0, mask: ^uint32(0), value: family}, {arg: 1, mask: 0xf, value: unix.SOCK_RAW}}})
 	}
+	// Multipath TCP: the sensor follows TCP. A client that asks for it falls back.
+	const protoMPTCP = 262
+	rules = append(rules, rule{unix.SYS_SOCKET, unix.EPROTONOSUPPORT, []argTest{{arg: 2, mask: ^uint32(0), value: protoMPTCP}}})
 	return rules
 }
 

@@ -83,6 +83,7 @@ func TestPrograms(t *testing.T) {
 		{"tcp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, allow, allow},
 		{"raw", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_RAW | unix.SOCK_CLOEXEC}, deny(unix.EPERM), allow},
 		{"raw, high bits set", unix.SYS_SOCKET, []uint64{unix.AF_INET6 | 1<<32, unix.SOCK_RAW | 1<<40}, deny(unix.EPERM), allow},
+		{"multipath tcp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 262}, deny(unix.EPROTONOSUPPORT), allow},
 		{"netlink", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW}, allow, allow},
 		{"packet", unix.SYS_SOCKET, []uint64{unix.AF_PACKET, unix.SOCK_RAW}, deny(unix.EAFNOSUPPORT), allow},
 		{"vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK, unix.SOCK_STREAM}, deny(unix.EAFNOSUPPORT), deny(unix.EAFNOSUPPORT)},
