@@ -32,7 +32,7 @@ type probeFlags struct {
 	assess                             bool
 	rules                              score.Options
 	sideEffects                        bool
-	judge                              judgeFlags
+	judge                              probeJudge
 	json, quiet, verbose, noSeal       bool
 	sarif, junit, baseline, contract   string
 	holds                              time.Duration

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// judgeFlags say who judges.
-type judgeFlags struct {
+// probeJudge say who judges.
+type probeJudge struct {
 }
 
-func (f *judgeFlags) add(fl *pflag.FlagSet) {}
+func (f *probeJudge) add(fl *pflag.FlagSet) {}
 
 // open makes the judge.
-func (f *judgeFlags) open(ctx context.Context) (trust.Judge, error) {
+func (f *probeJudge) open(ctx context.Context) (trust.Judge, error) {
 	if testJudge != nil {
 		return testJudge, nil
 	}
@@ -25,4 +25,4 @@ func (f *judgeFlags) open(ctx context.Context) (trust.Judge, error) {
 var testJudge trust.Judge
 
 // generator makes probes by a model; nil: the embedded generator does.
-func (f *judgeFlags) generator() (probe.Asker, error) { return nil, nil }
+func (f *probeJudge) generator() (probe.Asker, error) { return nil, nil }

@@ -197,7 +197,7 @@ func (p *probing) prepare(ctx context.Context) error {
 		return withHint(usage("using %s could change things outside our sandbox", bodycam.Printable(strings.Join(changing, ", "))),
 			"--allow-side-effects sends the probes nevertheless; with -- COMMAND the agent runs in the sandbox")
 	}
-	agent, err := p.agent(d)
+	agent, err := p.agent(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -288,17 +288,24 @@ func (p *probing) declared(ctx context.Context) (*declare.Result, error) {
 	return d, nil
 }
 
-func (p *probing) agent(d *declare.Result) (deliver.Agent, error) {
+func (p *probing) agent(ctx context.Context, d *declare.Result) (deliver.Agent, error) {
 	f := p.f
+	card := d.Card
 	switch {
 	case f.chat != "":
 		return &deliver.Chat{HTTP: p.client.Client, URL: f.chat, Model: f.chatModel}, nil
 	case len(f.client) > 0:
 		return &deliver.Command{Argv: f.client, Env: os.Environ()}, nil
-	case d.Card == nil:
+	case f.declaration != "" && p.target != "": // declared elsewhere, reached at its own card's endpoints
+		c, err := a2a.Discover(ctx, p.client.Client, p.target, nil)
+		if err != nil {
+			return nil, environment(errors.New(p.client.Redact(err.Error())))
+		}
+		card = c.Card
+	case card == nil:
 		return nil, withHint(usage("the declaration doesn't say how the agent is reached"), "give --chat or --client")
 	}
-	a, err := deliver.NewA2A(p.client.Client, d.Card)
+	a, err := deliver.NewA2A(p.client.Client, card)
 	if err != nil {
 		return nil, environment(err)
 	}

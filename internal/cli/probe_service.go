@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -253,5 +254,18 @@ func fileOf(path string) string {
 	if path == "" || path[0] != '/' || strings.Contains(path, "/__pycache__") || strings.Contains(path, "/.cache/") || strings.Contains(path, "/.npm/") {
 		return ""
 	}
-	return bodycam.Escape(features.CommonName(path, false))
+	return bodycam.Escape(unnumbered(features.CommonName(path, false)))
+}
+
+// serials are the parts of names that differ each time: numbers, hexadecimal digits, and what CommonName has put there.
+var serials = regexp.MustCompile(`(?:<[a-z]+>[-_.]?|[0-9a-fA-F]{6,}[-_]?|[0-9]+[-_]?)+`)
+
+// unnumbered makes names alike that differ in such parts alone.
+func unnumbered(name string) string {
+	return serials.ReplaceAllStringFunc(name, func(m string) string {
+		if !strings.ContainsAny(m, "0123456789<") {
+			return m // a word of the letters a to f
+		}
+		return "*"
+	})
 }

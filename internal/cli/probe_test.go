@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bodycam-dev/bodycam/internal/trust"
 	"github.com/bodycam-dev/bodycam/internal/trust/liars"
 	"github.com/bodycam-dev/bodycam/internal/trust/report"
 	"github.com/bodycam-dev/bodycam/internal/trust/score"
@@ -19,7 +20,12 @@ import (
 // probeCLI runs `bodycam probe` with a judge that knows the liars' ways.
 func probeCLI(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
-	testJudge = liars.Oracle{}
+	return probeAs(t, liars.Oracle{}, args...)
+}
+
+func probeAs(t *testing.T, j trust.Judge, args ...string) (status int, out, errs string) {
+	t.Helper()
+	testJudge = j
 	t.Cleanup(func() { testJudge = nil })
 	t.Setenv("BODYCAM_KEYS", filepath.Join(t.TempDir(), "keys"))
 	var stdout, stderr bytes.Buffer
@@ -165,5 +171,18 @@ func TestProbeSideEffects(t *testing.T) {
 	}
 	if status, _, errs = probeCLI(t, url, "-o", t.TempDir(), "--allow-side-effects", "--probes-from", file, "-q"); status != ExitInconclusive && status != ExitOK {
 		t.Errorf("status %d: %s", status, errs)
+	}
+}
+
+func TestUnnumbered(t *testing.T) {
+	for in, want := range map[string]string{
+		"/root/.gemini/tmp/<hash>/chats/session-<time>-3c3640db.json": "/root/.gemini/tmp/*/chats/session-*.json",
+		"/root/.gemini/tmp/<hash>/chats/session-<time>157892.json":    "/root/.gemini/tmp/*/chats/session-*.json",
+		"/data/facade/decade.txt": "/data/facade/decade.txt",
+		"/data/log.12":            "/data/log.*",
+	} {
+		if got := unnumbered(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
 	}
 }
