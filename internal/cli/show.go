@@ -124,6 +124,9 @@ func place(s *report.Summary, r *features.Resource, y features.Yardstick, all bo
 		s.Commands = append(s.Commands, line)
 	case bodycam.Host:
 		line.Addrs, line.Known, line.Count = r.Addrs, r.Source, r.Counts[features.Contact]
+		if r.Refused > 0 {
+			line.Note = fmt.Sprintf("not let through ×%d", r.Refused)
+		}
 		if slices.Contains(y.Endpoints, r.Name) {
 			line.Note = "provided by the recorder"
 		}

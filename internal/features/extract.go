@@ -318,6 +318,9 @@ func (x *Extractor) network(e *bodycam.Event) {
 	case bodycam.TypeFlow:
 		if r := x.f.index[id]; r != nil {
 			r.Bytes += e.BytesRead + e.BytesWritten
+			if e.Sensor == "names" && e.Failed() {
+				r.Refused += e.N()
+			}
 		}
 		return
 	case bodycam.TypeTLS, bodycam.TypeHTTP:

@@ -16,7 +16,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 6
+const Version = 7
 
 // Action is what was done with a resource.
 type Action string
@@ -65,7 +65,10 @@ type Resource struct {
 	First uint64               `json:"first"` // the first event that names it
 	Procs int                  `json:"processes"`
 	Bytes uint64               `json:"bytes,omitempty"` // read and written, or sent and received
-	Late  Uses                 `json:"late,omitzero"`   // those of Uses that happened after the agent had ended
+	// Refused counts connections that the recorder, or the host beyond it, did not let through: the kernel had called them
+	// connected, since the recorder answers first.
+	Refused uint64 `json:"refused,omitempty"`
+	Late    Uses   `json:"late,omitzero"` // those of Uses that happened after the agent had ended
 	// Edits are the calls, of those that changed it, that aren't the harness's own.
 	Edits uint64 `json:"edits,omitempty"`
 	// Named counts calls of processes whose own arguments, or whose row's command, name the resource.

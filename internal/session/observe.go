@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -83,6 +84,9 @@ func (o *observer) sink(e *bodycam.Event) error {
 	if o.uid != nil && e.Proc.PID != 0 {
 		e.UID, e.GID = o.uid(e.UID), o.uid(e.GID)
 	}
+	if e.Marks&bodycam.MarkTruncated != 0 {
+		e.Path, e.Path2 = cutPath(e.Path), cutPath(e.Path2)
+	}
 	if e.Window == bodycam.WindowNone {
 		e.Window = o.windowAt(e.Boot)
 	}
@@ -95,6 +99,15 @@ func (o *observer) sink(e *bodycam.Event) error {
 		o.each(e)
 	}
 	return nil
+}
+
+// cutPath shows that a path's beginning is missing: its tail must not pass for an absolute path.
+func cutPath(p string) string {
+	const whole = 3500 // a path that a sensor cut is longer
+	if len(p) < whole || strings.HasPrefix(p, ".../") {
+		return p
+	}
+	return ".../" + strings.TrimLeft(p, "/")
 }
 
 // begins tells whether an event is the execution of the agent's program. What comes before it in the agent's group is
