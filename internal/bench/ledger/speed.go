@@ -69,13 +69,17 @@ type SpeedOptions struct {
 	Told  func(string) // hears what is being measured; nil: nobody
 }
 
-// payloads are the events in the two encodings.
+// sample are the events: calls or lines, taken again from the first where n is more.
 type sample struct {
+	n     int
 	calls []call
 	lines [][]byte
 }
 
-func (s *sample) len() int { return max(len(s.calls), len(s.lines)) }
+// mostCalls bounds the calls that are made, so that the workload's memory isn't what is measured.
+const mostCalls = 10_000
+
+func (s *sample) call(i int) *call { return &s.calls[i%len(s.calls)] }
 
 // config writes events one by one.
 type config struct {
@@ -117,9 +121,9 @@ type line struct {
 
 func (s *sample) json(i int) ([]byte, error) {
 	if s.lines != nil {
-		return json.Marshal(&line{i, time.Now().UnixNano(), "row", json.RawMessage(s.lines[i])})
+		return json.Marshal(&line{i, time.Now().UnixNano(), "row", json.RawMessage(s.lines[i%len(s.lines)])})
 	}
-	c := &s.calls[i]
+	c := s.call(i)
 	return json.Marshal(&line{i, time.Now().UnixNano(), c.Intent.Tool, &c.Action})
 }
 
@@ -127,13 +131,13 @@ func (s *sample) json(i int) ([]byte, error) {
 func (s *sample) encode(b []byte, i int, asJSON bool) ([]byte, string, uint64, error) {
 	switch {
 	case s.lines != nil:
-		return append(b, s.lines[i]...), "row", 0, nil
+		return append(b, s.lines[i%len(s.lines)]...), "row", 0, nil
 	case asJSON:
-		c := &s.calls[i]
+		c := s.call(i)
 		j, err := json.Marshal(&c.Action)
 		return append(b, j...), c.Intent.Tool, c.Group, err
 	}
-	c := &s.calls[i]
+	c := s.call(i)
 	return c.appendCBOR(b), c.Intent.Tool, c.Group, nil
 }
 
@@ -259,16 +263,13 @@ func Speed(ctx context.Context, o SpeedOptions) (*SpeedResult, error) {
 func (res *SpeedResult) sizes(ctx context.Context, n, seeds int, lines [][]byte) error {
 	lat := make([][]time.Duration, len(configs))
 	costs := make([]Cost, len(configs))
-	var total []time.Duration = make([]time.Duration, len(configs))
+	total := make([]time.Duration, len(configs))
 	for seed := range seeds {
-		s := &sample{calls: nil, lines: nil}
+		s := &sample{n: n}
 		if lines != nil {
-			s.lines = make([][]byte, n)
-			for i := range s.lines {
-				s.lines[i] = lines[(i+seed*7919)%len(lines)]
-			}
+			s.lines = lines
 		} else {
-			s.calls = workload(n, uint64(seed))
+			s.calls = workload(min(n, mostCalls), uint64(seed))
 			res.payloadSizes(s)
 		}
 		for i := range configs {
@@ -318,7 +319,7 @@ func measure(c *config, s *sample, lat *[]time.Duration) (took time.Duration, by
 	if err != nil {
 		return 0, 0, err
 	}
-	n := s.len()
+	n := s.n
 	begin := time.Now()
 	last := begin
 	for i := range n {
@@ -397,7 +398,7 @@ func recordRate(ctx context.Context, n int) (float64, error) {
 	}
 	s := &sample{calls: workload(1000, 1)}
 	for i := range n {
-		if err := r.add(i%1000, s); err != nil {
+		if err := r.add(i, s); err != nil {
 			return 0, errors.Join(err, r.close())
 		}
 	}
