@@ -19,7 +19,7 @@ func benchCommand(s *streams) *cobra.Command {
   bodycam bench forensics --json
   bodycam bench ledger --once 1000000`,
 	}
-	cmd.AddCommand(benchTamper(s), benchForensics(s), benchLedger(s))
+	cmd.AddCommand(benchTamper(s), benchForensics(s), benchLedger(s), benchAnchors(s))
 	return cmd
 }
 
