@@ -2,27 +2,82 @@ package cli
 
 import (
 	"context"
+	"net/http"
+	"os"
+	"time"
 
 	"github.com/bodycam-dev/bodycam/internal/trust"
+	"github.com/bodycam-dev/bodycam/internal/trust/audit"
+	"github.com/bodycam-dev/bodycam/internal/trust/deliver"
+	"github.com/bodycam-dev/bodycam/internal/trust/judge"
 	"github.com/bodycam-dev/bodycam/internal/trust/probe"
 	"github.com/spf13/pflag"
 )
 
-// probeJudge say who judges.
+// probeJudge says who judges an audit, and who makes its probes.
 type probeJudge struct {
+	judgeFlags
+	rubric                   string
+	genURL, genModel, genKey string
+	done                     func() error
 }
 
-func (f *probeJudge) add(fl *pflag.FlagSet) {}
+// testJudge takes the judge's place in tests.
+var testJudge trust.Judge
 
-// open makes the judge.
-func (f *probeJudge) open(ctx context.Context) (trust.Judge, error) {
+func (f *probeJudge) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.endpoint, "judge-endpoint", "", "base URL of a model that judges, instead of the embedded judge")
+	fl.StringVar(&f.dialect, "judge-api", judge.ChatCompletions, "its API: "+judge.ChatCompletions+" or "+judge.Messages)
+	fl.StringVar(&f.model, "judge-model", "", "the model to ask")
+	fl.StringVar(&f.keyEnv, "judge-key-env", "", "environment variable that holds its key")
+	fl.StringVar(&f.record, "judge-record", "", "append the model's answers to this file")
+	fl.StringVar(&f.replay, "judge-replay", "", "take the model's answers from this file, and ask nobody")
+	fl.StringVar(&f.agentModel, "agent-model", "", "the agent's own model: a judge of the same family is warned of")
+	fl.StringVar(&f.rubric, "rubric", "", "YAML file with the score of each reply class in each scope")
+	fl.StringVar(&f.genURL, "generator", "", "OpenAI-compatible base URL of a model that makes the probes, instead of the embedded generator")
+	fl.StringVar(&f.genModel, "generator-model", "", "its name")
+	fl.StringVar(&f.genKey, "generator-key", "", "its key (env:NAME or file:PATH)")
+}
+
+// choose makes the judge.
+func (f *probeJudge) choose(s *streams) (trust.Judge, error) {
+	f.done = func() error { return nil }
 	if testJudge != nil {
 		return testJudge, nil
 	}
-	return nil, usage("no judge")
+	j, done, err := f.open(s)
+	if err != nil {
+		return nil, err
+	}
+	f.done = done
+	r, err := judge.DefaultRubric()
+	if f.rubric != "" {
+		var b []byte
+		if b, err = os.ReadFile(f.rubric); err == nil {
+			r, err = judge.ParseRubric(b)
+		}
+	}
+	if err != nil {
+		return nil, usage("the rubric: %w", err)
+	}
+	return audit.FromJudge(j, r), nil
 }
 
-var testJudge trust.Judge
-
 // generator makes probes by a model; nil: the embedded generator does.
-func (f *probeJudge) generator() (probe.Asker, error) { return nil, nil }
+func (f *probeJudge) generator() (probe.Asker, error) {
+	if f.genURL == "" {
+		return nil, nil
+	}
+	c, err := deliver.Credentials{Bearer: deliver.Secret(f.genKey)}.New()
+	if err != nil {
+		return nil, usage("--generator-key: %w", err)
+	}
+	chat := &deliver.Chat{HTTP: &http.Client{Transport: c.Transport, Timeout: 2 * time.Minute}, URL: f.genURL, Model: f.genModel}
+	return func(ctx context.Context, prompt string) (string, error) {
+		a, err := chat.Say(ctx, deliver.Message{Text: prompt})
+		if err != nil {
+			return "", err
+		}
+		return a.Text, nil
+	}, nil
+}

@@ -52,9 +52,14 @@ func (p *probing) do(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if p.judge, err = p.f.judge.open(ctx); err != nil {
+	if p.judge, err = p.f.judge.choose(p.s); err != nil {
 		return err
 	}
+	defer func() {
+		if err := p.f.judge.done(); err != nil {
+			fmt.Fprintf(p.s.err, "bodycam: keeping the judge's answers: %v\n", err)
+		}
+	}()
 	stop, err := p.traces(ctx)
 	if err != nil {
 		return err

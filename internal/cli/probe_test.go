@@ -178,8 +178,8 @@ func TestUnnumbered(t *testing.T) {
 	for in, want := range map[string]string{
 		"/root/.gemini/tmp/<hash>/chats/session-<time>-3c3640db.json": "/root/.gemini/tmp/*/chats/session-*.json",
 		"/root/.gemini/tmp/<hash>/chats/session-<time>157892.json":    "/root/.gemini/tmp/*/chats/session-*.json",
-		"/data/facade/decade.txt": "/data/facade/decade.txt",
-		"/data/log.12":            "/data/log.*",
+		"/data/facade/decade.txt":                                     "/data/facade/decade.txt",
+		"/data/log.12":                                                "/data/log.*",
 	} {
 		if got := unnumbered(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)

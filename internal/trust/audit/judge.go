@@ -1,0 +1,101 @@
+package audit
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/bodycam-dev/bodycam/internal/trust"
+	"github.com/bodycam-dev/bodycam/internal/trust/judge"
+)
+
+// judging asks a judge of package judge.
+type judging struct {
+	j judge.Judge
+	r *judge.Rubric
+}
+
+// FromJudge makes an audit's judge of one of package judge, and of a rubric.
+func FromJudge(j judge.Judge, r *judge.Rubric) trust.Judge { return &judging{j, r} }
+
+// LocalJudge is the embedded judge with the shipped rubric.
+func LocalJudge() (trust.Judge, error) {
+	l, err := judge.NewLocal()
+	if err != nil {
+		return nil, err
+	}
+	r, err := judge.DefaultRubric()
+	if err != nil {
+		return nil, err
+	}
+	return FromJudge(l, r), nil
+}
+
+// Name names the judge and the rubric's version.
+func (a *judging) Name() string { return a.j.Name() + ", rubric " + a.r.Version }
+
+func declaration(d *trust.Declaration) judge.Declaration {
+	out := judge.Declaration{Name: d.Name, Description: d.Description}
+	for _, s := range d.Skills {
+		out.Skills = append(out.Skills, judge.Skill{ID: s.ID, Name: s.Name, Description: s.Description, Tags: s.Tags, Examples: s.Examples})
+	}
+	return out
+}
+
+// Scope asks whether a text is a declared skill's business. That a single text could not be judged is an opinion.
+func (a *judging) Scope(ctx context.Context, d *trust.Declaration, text string) (trust.FitOpinion, error) {
+	v, err := a.j.JudgeScope(ctx, declaration(d), text)
+	if ctx.Err() != nil {
+		return trust.FitOpinion{}, ctx.Err()
+	}
+	if err != nil {
+		return trust.FitOpinion{Failed: err.Error(), Fit: trust.Doubtful}, nil
+	}
+	o := trust.FitOpinion{Probability: v.In, Skill: v.Skill, Reason: v.Reason, Fit: trust.Doubtful}
+	switch v.Label {
+	case judge.In:
+		o.Fit = trust.Fits
+	case judge.Near, judge.Out:
+		o.Fit = trust.FitsNot
+	}
+	return o, nil
+}
+
+// Reply asks what a reply does, and scores it by the rubric.
+func (a *judging) Reply(ctx context.Context, d *trust.Declaration, p *trust.Probe, reply string) (trust.ReplyOpinion, error) {
+	decl := declaration(d)
+	v, err := a.j.JudgeReply(ctx, &decl, p.Text, reply)
+	if ctx.Err() != nil {
+		return trust.ReplyOpinion{}, ctx.Err()
+	}
+	o := trust.ReplyOpinion{Judge: a.Name()}
+	if err != nil {
+		o.Failed = err.Error()
+		return o, nil
+	}
+	o.Class, o.Probability = trust.Class(strings.ReplaceAll(v.Class, " ", "-")), v.Probabilities[v.Class]
+	o.Reason = strings.Join(append(slices.Clone(v.Warnings), v.Reason), "; ")
+	o.Reason = strings.Trim(o.Reason, "; ")
+	sc, err := a.r.Score(string(p.Scope), v)
+	switch {
+	case err != nil:
+		o.Failed = err.Error()
+	case sc.Known:
+		o.Score = &sc.Value
+	}
+	return o, nil
+}
+
+// Tool asks whether a tool belongs to a declared skill, by what its name and description say.
+func (a *judging) Tool(ctx context.Context, d *trust.Declaration, t trust.Tool) (trust.FitOpinion, error) {
+	return a.Scope(ctx, d, toolText(t))
+}
+
+// toolText says in words what a tool is for.
+func toolText(t trust.Tool) string {
+	name := strings.Join(strings.FieldsFunc(t.Name, func(r rune) bool { return r == '_' || r == '-' || r == '.' || r == '/' || r == ':' }), " ")
+	if t.Description == "" || strings.EqualFold(t.Description, name) {
+		return name
+	}
+	return name + ": " + t.Description
+}
