@@ -78,6 +78,9 @@ var offline = rules.Options{CanDeny: func(rules.Rule) error { return nil }}
 func securityOptions(r *store.Run, p *kind.Plan) (security.Options, error) {
 	o := security.Options{Policy: securityPolicy(&r.Info, p), Now: time.Now()}
 	var err error
+	if o.Explain, err = explainer(r); err != nil {
+		return o, err
+	}
 	if o.Policy.Decoys, err = plantedDecoys(r); err != nil {
 		return o, err
 	}

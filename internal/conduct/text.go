@@ -77,6 +77,7 @@ func (res *Result) set(p *printer, s *Set, published bool) {
 	if len(s.members) > 1 {
 		res.similarities(p, s, published)
 	}
+	noiseText(p, s)
 	res.guidance(p, s)
 	res.leaks(p, s)
 	res.unexplained(p, s)
@@ -132,6 +133,22 @@ func (res *Result) similarities(p *printer, s *Set, published bool) {
 			p.f(" %4d", c)
 		}
 		p.f("  %s\n", bodycam.Printable(d.Name))
+	}
+}
+
+// noiseText says what was counted apart, so that nothing is dropped in silence.
+func noiseText(p *printer, s *Set) {
+	least, most, calls := math.MaxInt, 0, uint64(0)
+	for _, m := range s.members {
+		n := 0
+		for _, c := range m.Noise {
+			n += c.Resources
+			calls += c.Calls
+		}
+		least, most = min(least, n), max(most, n)
+	}
+	if most > 0 {
+		p.f("\nCOUNTED APART  %d to %d resources a run, %d calls in all: the system's and the harness's own (--json: noise)\n", least, most, calls)
 	}
 }
 
