@@ -41,6 +41,7 @@ type sessionJob struct {
 // sessionResult is what the run's process says of itself. The set-up of the sensors is left out of the CPU time.
 type sessionResult struct {
 	CPU, Wall time.Duration // from the agent's start, of recorder and sandbox
+	Own       time.Duration // of which the recorder's
 	Setup     time.Duration // wall time before
 	Peak      uint64        // bytes: the recorder's VmHWM
 	Events    uint64
@@ -153,7 +154,7 @@ func (c *codexLoad) run(unobserved, seal bool) (result, error) {
 	if r.Lost != 0 {
 		return result{}, fmt.Errorf("the run lost %d events", r.Lost)
 	}
-	return result{cpu: r.CPU, wall: r.Wall, setup: r.Setup, peak: r.Peak, note: fmt.Sprintf("%d events", r.Events)}, nil
+	return result{cpu: r.CPU, wall: r.Wall, setup: r.Setup, peak: r.Peak, recorder: r.Own, note: fmt.Sprintf("%d events, bodycam's own CPU %s", r.Events, r.Own.Round(time.Millisecond))}, nil
 }
 
 // playSession is the run's own process.
@@ -194,8 +195,9 @@ func playSession(arg string) error {
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &kids); err != nil {
 		return err
 	}
+	own := ownCPU() - before
 	res := sessionResult{
-		CPU:  ownCPU() - before + time.Duration(kids.Utime.Nano()+kids.Stime.Nano()),
+		Own: own, CPU: own + time.Duration(kids.Utime.Nano()+kids.Stime.Nano()),
 		Wall: time.Since(started), Setup: started.Sub(began), Events: r.Info.Counts.Events,
 	}
 	for _, h := range r.Info.Sensors {
