@@ -135,7 +135,7 @@ type Mark uint32
 
 // The marks.
 const (
-	MarkUnverified  Mark = 1 << iota // strings were read at entry of the call, as given; the kernel's object was not seen
+	MarkUnverified  Mark = 1 << iota // the name or where it leads may have changed between the call and when it was read; the kernel's object was not seen
 	MarkTruncated                    // the path is longer than what was kept; its tail is kept
 	MarkDeleted                      // the file had no name any more when it was seen
 	MarkDetached                     // the mount's place is unknown: the path lacks its prefix

@@ -15,9 +15,8 @@
 //	sys_exit               every system call that calls.tsv names, in the x86_64, i386 and x32 tables, with its result;
 //	                       also calls that seccomp refused. A descriptor returned leads to the kernel's file, and its
 //	                       dentries and mounts to the canonical path: relative names, dirfd, links, /proc/self/fd, handles
-//	                       and chroot make no difference. Calls that only name a path (rename, unlink, failed opens …)
-//	                       are reported with the name as given and its folder's canonical path, joined as text and marked
-//	                       unverified: another thread may have changed the name in between, and links are not followed.
+//	                       and chroot make no difference. For calls that only name a path (rename, unlink, failed opens …)
+//	                       see "Names" below.
 //	                       A descriptor that another thread closed before it was read leaves an open marked raced.
 //	sched_process_exec     the program really executed, argv as in memory, working directory, and the script behind an
 //	                       interpreter (from the task's list of files to be freed). Failed execs come from sys_exit.
@@ -39,6 +38,23 @@
 //	                       only where a message fits one segment), of whoever made the socket.
 //
 // The owner of an accepted socket's flow is who made the listening one. Names by other ways (DNS over HTTPS, SNI) are for other sensors.
+//
+// # Names
+//
+// A call that only names a path leaves no object to look at. At its end the name is walked again, through the kernel's cache of
+// names (dentries and mounts), which still holds what the kernel has just walked: from the process's root, its working
+// directory or the dirfd, over symbolic links (overlayfs's too), "..", mounts and roots, as far as the call goes: some follow a link at
+// the end, some don't (calls.tsv). So the path is canonical: for what is removed, made or renamed its folder's path and its own name,
+// for what is changed through its name the object's own path, with its device and inode. What is missing is named by the last folder
+// that is there and the rest as given.
+//
+// The walk comes after the call, so the event is marked unverified unless all of this holds: the process has one
+// thread, and shares memory, working directory and (where a dirfd was given) descriptors with nobody; the name lies in
+// memory that no other process can write to; and, where the name leads through a folder or a link, no other thread moved a folder or a
+// link, made one, or mounted anything within the last quarter of a second, in which no resolution takes part. What remains is
+// process_vm_writev, ptrace and the like, which are events of their own. Where the walk fails (magic links of /proc, more than
+// 2,048 names in the folder's cache, links too long to be kept in memory, openat2 with RESOLVE flags, pivot_root, move_mount; kernels before 6.8) the path is the
+// folder's and the name as given, joined as text, and marked.
 //
 // # Opens, reads, writes
 //
