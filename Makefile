@@ -44,6 +44,15 @@ bench-sensor: build ## what recording costs, beside strace and auditd (docs/PERF
 corpus: ## record runs whose faults are known and see whether `bodycam compare` finds them (docs/EVALUATION.md)
 	$(GO) run ./internal/bench/conduct
 
+attack: ## the attack corpus: executed, found, precision, recall by class (docs/EVALUATION.md)
+	$(GO) run ./internal/bench/attack
+
+corpus: ## record the reliability corpus and evaluate it (docs/EVALUATION.md)
+	$(GO) run ./internal/bench/conduct
+
+liars: ## honest, lying and awkward agents, and what the audit says of each (docs/TRUST.md)
+	$(GO) run ./internal/trust/liars/table
+
 fuzz: ## every fuzz target for a few seconds
 	sh scripts/fuzz.sh
 
