@@ -4,7 +4,7 @@ BIN := bin/bodycam
 AGENT ?= builtin
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test race lint generate check-generated bench bench-sensor corpus fuzz deps clean help
+.PHONY: all build demo test race lint generate check-generated bench bench-sensor attack corpus liars fuzz deps clean help
 
 all: build
 
