@@ -47,9 +47,6 @@ corpus: ## record runs whose faults are known and see whether `bodycam compare` 
 attack: ## the attack corpus: executed, found, precision, recall by class (docs/EVALUATION.md)
 	$(GO) run ./internal/bench/attack
 
-corpus: ## record the reliability corpus and evaluate it (docs/EVALUATION.md)
-	$(GO) run ./internal/bench/conduct
-
 liars: ## honest, lying and awkward agents, and what the audit says of each (docs/TRUST.md)
 	$(GO) run ./internal/trust/liars/table
 
