@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -86,16 +87,34 @@ func (a *judging) Reply(ctx context.Context, d *trust.Declaration, p *trust.Prob
 	return o, nil
 }
 
-// Tool asks whether a tool belongs to a declared skill, by what its name and description say.
-func (a *judging) Tool(ctx context.Context, d *trust.Declaration, t trust.Tool) (trust.FitOpinion, error) {
-	return a.Scope(ctx, d, toolText(t))
+// toolJudge is a judge that knows tools. All of package judge do but panels.
+type toolJudge interface {
+	JudgeTool(ctx context.Context, d judge.Declaration, t judge.Tool) (judge.ToolVerdict, error)
 }
 
-// toolText says in words what a tool is for.
-func toolText(t trust.Tool) string {
-	name := strings.Join(strings.FieldsFunc(t.Name, func(r rune) bool { return r == '_' || r == '-' || r == '.' || r == '/' || r == ':' }), " ")
-	if t.Description == "" || strings.EqualFold(t.Description, name) {
-		return name
+// Tool asks whether a tool belongs to a declared skill.
+func (a *judging) Tool(ctx context.Context, d *trust.Declaration, t trust.Tool) (trust.FitOpinion, error) {
+	tj, ok := a.j.(toolJudge)
+	if !ok {
+		return trust.FitOpinion{Fit: trust.Doubtful, Failed: a.j.Name() + " doesn't judge tools"}, nil
 	}
-	return name + ": " + t.Description
+	v, err := tj.JudgeTool(ctx, declaration(d), judge.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema})
+	if ctx.Err() != nil {
+		return trust.FitOpinion{}, ctx.Err()
+	}
+	if err != nil {
+		return trust.FitOpinion{Fit: trust.Doubtful, Failed: err.Error()}, nil
+	}
+	o := trust.FitOpinion{Fit: trust.Doubtful, Probability: v.Maps, Skill: v.Skill}
+	switch v.Label {
+	case judge.Maps:
+		o.Fit = trust.Fits
+		o.Reason = fmt.Sprintf("it serves %s (%.2f)", v.Skill, v.Maps)
+	case judge.MapsNot:
+		o.Fit, o.Skill = trust.FitsNot, ""
+		o.Reason = fmt.Sprintf("it serves no declared skill (%.2f)", v.MapsNot)
+	default:
+		o.Reason = fmt.Sprintf("%.2f that it serves %s, %.2f that it serves none", v.Maps, v.Skill, v.MapsNot)
+	}
+	return o, nil
 }
