@@ -65,7 +65,10 @@ noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 	__u32 end = pos + n;
 	int m = -1;
 	__u8 how = second ? c->follow2 : c->follow;
+	char first;
 	s->walk = 0;
+	if (!n && name && how != F_NAME && bpf_probe_read_user(&first, 1, (void *)name))
+		how = F_TEXT; /* not an empty name, but one that is in memory no more */
 	if (how == F_NAME) {
 		s->walk = WALK_NAME;
 		m = 0;
