@@ -111,8 +111,12 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 		alarm(Conflict, time.Time{}, "%s", c)
 	}
 	out = append(out, w.late(run, j, &gen, report)...)
-	if now := w.o.Now(); !report.Closed && last != nil {
-		if since := time.Unix(0, last.Closed); now.Sub(since) > gen.Heartbeat+w.o.Grace {
+	if now := w.o.Now(); !report.Closed {
+		since := time.Unix(0, gen.Created)
+		if last != nil {
+			since = time.Unix(0, last.Closed)
+		}
+		if now.Sub(since) > gen.Heartbeat+w.o.Grace {
 			alarm(Silent, since, "the last seal is %v old, a heartbeat every %v is promised, and the log isn't closed", now.Sub(since).Round(time.Second), gen.Heartbeat)
 		}
 	}
