@@ -145,14 +145,20 @@ func (s *store) keep(e *proof.Evidence) error {
 	return nil
 }
 
-// replace puts a file in place in one piece, on stable storage.
+// replace is Replace, which a test may let fail.
 func (s *store) replace(path string, data []byte) error {
 	if s.fault != nil {
 		if err := s.fault(filepath.Base(path)); err != nil {
 			return err
 		}
 	}
-	f, err := os.CreateTemp(s.dir, ".new-*")
+	return Replace(path, data)
+}
+
+// Replace puts a file in place in one piece, on stable storage.
+func Replace(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {
 		return err
 	}
@@ -164,9 +170,18 @@ func (s *store) replace(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	d, err := os.Open(s.dir)
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// Keep puts a proof among a run's, under an anchor's name.
+func Keep(run, name string, e *proof.Evidence) error {
+	s, err := openStore(run, name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.keep(e), s.close())
 }
