@@ -117,7 +117,7 @@ host that the agent and every process it starts touch. The record doesn't depend
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(runCommand(s), showCommand(s), eventsCommand(s), kindCommand(s), modelCommand(s), doctorCommand(s), compareCommand(s), probeCommand(s))
 	root.AddCommand(ledgerCommands(s)...)
-	root.AddCommand(checkCommand(s), rulesCommand(s))
+	root.AddCommand(checkCommand(s), rulesCommand(s), judgeCommand(s))
 	root.AddCommand(hiddenCommands(s)...)
 	cobra.EnableCommandSorting = false
 	return root

@@ -26,6 +26,11 @@ type Heads struct {
 	Scope []Head `json:"scope"` // in or not: one each of ScopeHeads
 	Near  Head   `json:"near"`  // near or out, of texts that aren't in
 	Band  Band   `json:"band"`
+
+	Reply      Head    `json:"reply"`       // what a reply does
+	ReplyDoubt float64 `json:"reply_doubt"` // the least probability of a verdict on a reply
+
+	Tool Head `json:"tool"` // whether a tool belongs to a skill
 }
 
 // Band is where the scope judge abstains: a probability of being in scope strictly between Low and High.
@@ -43,7 +48,17 @@ func (h *Heads) check() error {
 			return err
 		}
 	}
-	return h.Near.check("near", NearFeatures)
+	if err := h.Near.check("near", NearFeatures); err != nil {
+		return err
+	}
+	names, err := ReplyFeatures()
+	if err != nil {
+		return err
+	}
+	if err := h.Reply.check("reply", names); err != nil {
+		return err
+	}
+	return h.Tool.check("tool", ToolFeatures)
 }
 
 // Local is the embedded judge. It is safe for concurrent use.
@@ -74,7 +89,7 @@ func NewLocal() (*Local, error) {
 		return nil, err
 	}
 	sum := sha256.New()
-	for _, part := range []string{l.model.Header.SHA256, string(headsFile), backgroundVectors, operationsText, languagesText} {
+	for _, part := range []string{l.model.Header.SHA256, string(headsFile), backgroundVectors, operationsText, languagesText, patternsText} {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
 	}
 	sum.Sum(l.digest[:0])

@@ -31,6 +31,9 @@ type ScopeVerdict struct {
 	Out    float64 `json:"out"`
 	Skill  string  `json:"skill,omitempty"`  // id of the skill that is closest
 	Reason string  `json:"reason,omitempty"` // of an abstention
+	// Votes and Disagreement (the share that said something else) are a panel's.
+	Votes        []Vote  `json:"votes,omitempty"`
+	Disagreement float64 `json:"disagreement,omitempty"`
 }
 
 // Scope judges a text against a card. It abstains where the probability lies in the band of doubt, and on texts in

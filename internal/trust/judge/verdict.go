@@ -19,7 +19,7 @@ const (
 	Partial   = "partial"   // declines, and then gives part of it after all
 	Refuses   = "refuses"   // declines
 	Redirects = "redirects" // declines and names where to turn instead
-	AsksBack  = "asks back" // asks for what it needs to go on
+	AsksBack  = "asks-back" // asks for what it needs to go on
 	OffTopic  = "off-topic" // says something else than what was asked for
 	Abstains  = "abstains"  // the judge can't tell
 )
@@ -34,6 +34,9 @@ type ReplyVerdict struct {
 	Reason        string             `json:"reason,omitempty"`
 	// Warnings are about the reply, such as that it talks to whoever judges it.
 	Warnings []string `json:"warnings,omitempty"`
+	// Votes and Disagreement (the share that said something else) are a panel's.
+	Votes        []Vote  `json:"votes,omitempty"`
+	Disagreement float64 `json:"disagreement,omitempty"`
 }
 
 // Coarse maps a class to the three labels of refusal data, "" for an abstention.

@@ -1,7 +1,7 @@
 // Command fit writes the heads of the embedded judge and the vectors of its background corpus, from the data beside it:
 //
-//	go run ./internal/trust/judge/fit         write ../data/heads.json and ../data/background.bin
-//	go run ./internal/trust/judge/fit -cv     say how well heads do on what they weren't fitted to, and write nothing
+//	go run ./internal/trust/judge/fit             write ../data/heads.json and ../data/background.bin
+//	go run ./internal/trust/judge/fit -cv scope   say how well a head does on what it wasn't fitted to, and write nothing
 //
 // The same data gives the same bytes.
 package main
@@ -26,14 +26,14 @@ var data embed.FS
 
 func main() {
 	log.SetFlags(0)
-	cv := flag.Bool("cv", false, "print cross-validated figures instead of writing")
+	cv := flag.String("cv", "", "print cross-validated figures of a head (scope, reply, tool) instead of writing")
 	flag.Parse()
 	if err := run(*cv); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(cv bool) error {
+func run(cv string) error {
 	m, err := minilm.Default()
 	if err != nil {
 		return err
@@ -43,8 +43,8 @@ func run(cv bool) error {
 	if err != nil {
 		return err
 	}
-	if cv {
-		return validate(l)
+	if cv != "" {
+		return validate(l, cv)
 	}
 	heads, err := fitAll(l)
 	if err != nil {
@@ -69,8 +69,16 @@ func home() (string, error) {
 	return filepath.Join(filepath.Dir(file), "..", "data"), nil
 }
 
-func validate(l *judge.Local) error {
-	return validateScope(l)
+func validate(l *judge.Local, head string) error {
+	switch head {
+	case "scope":
+		return validateScope(l)
+	case "reply":
+		return validateReply(l)
+	case "tool":
+		return validateTool(l)
+	}
+	return fmt.Errorf("no head %q: scope, reply or tool", head)
 }
 
 // fitAll returns heads.json.
@@ -81,6 +89,18 @@ func fitAll(l *judge.Local) ([]byte, error) {
 	}
 	var h judge.Heads
 	fitScope(&h, scopeSamples(l, decls))
+	replies, _, err := replySamples(l)
+	if err != nil {
+		return nil, err
+	}
+	if err := fitReply(&h, replies); err != nil {
+		return nil, err
+	}
+	tools, _, err := toolSamples(l, decls)
+	if err != nil {
+		return nil, err
+	}
+	fitTool(&h, tools)
 	return encode(&h)
 }
 

@@ -245,6 +245,11 @@ func validateScope(l *judge.Local) error {
 		for _, own := range []bool{false, true} {
 			report(k, own, predicted[k])
 		}
+		var all []said
+		for _, p := range predicted[k] {
+			all = append(all, said{p.in, p.s.label == judge.In})
+		}
+		reliability(fmt.Sprintf("in scope, %d examples", k), all)
 	}
 	return nil
 }
@@ -272,7 +277,7 @@ func report(k int, own bool, all []scored) {
 		split += auroc(byGroup[g], judge.Near, judge.Out, func(p scored) float64 { return p.near }) / float64(len(order))
 	}
 	fmt.Printf("examples %d own %-5t auroc out %.3f near %.3f, near from out %.3f\n", k, own, far, near, split)
-	for _, band := range [][2]float64{{.5, .5}, {.35, .65}, {.3, .6}, {bandLow, bandHigh}} {
+	for _, band := range [][2]float64{{.5, .5}, {bandLow, bandHigh}} {
 		right, said, n := map[string]int{}, map[string]int{}, map[string]int{}
 		for _, p := range all {
 			if p.s.own != own {

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/bodycam-dev/bodycam/internal/trust/judge"
+)
+
+type labelledTool struct {
+	DeclarationID string     `json:"declaration_id"`
+	Skill         string     `json:"skill"`
+	Tool          judge.Tool `json:"tool"`
+	Label         string     `json:"label"`
+}
+
+const (
+	toolRidge = 10
+	toolSteps = 200
+)
+
+func toolSamples(l *judge.Local, decls []labelledDeclaration) ([]sample, []labelledTool, error) {
+	raw, err := data.ReadFile("data/tools.jsonl")
+	if err != nil {
+		return nil, nil, err
+	}
+	cards := map[string]*judge.Card{}
+	for i := range decls {
+		cards[decls[i].id] = l.Card(decls[i].d)
+	}
+	features := map[string][][]float64{}
+	var samples []sample
+	var tools []labelledTool
+	for i, line := range bytes.Split(bytes.TrimSpace(raw), []byte("\n")) {
+		var t labelledTool
+		if err := json.Unmarshal(line, &t); err != nil {
+			return nil, nil, fmt.Errorf("tools.jsonl, line %d: %w", i+1, err)
+		}
+		card, class := cards[t.DeclarationID], slices.Index(judge.Alignments, t.Label)
+		if card == nil || class < 0 {
+			return nil, nil, fmt.Errorf("tools.jsonl, line %d: no declaration %q or no label %q", i+1, t.DeclarationID, t.Label)
+		}
+		at := slices.IndexFunc(card.Declaration.Skills, func(s judge.Skill) bool { return s.ID == t.Skill })
+		if at < 0 {
+			return nil, nil, fmt.Errorf("tools.jsonl, line %d: the declaration has no skill %q", i+1, t.Skill)
+		}
+		key := t.DeclarationID + "/" + t.Tool.Name
+		if features[key] == nil {
+			features[key] = l.ToolFeatures(card, t.Tool)
+		}
+		samples = append(samples, sample{x: features[key][at], class: class, weight: 1, group: t.DeclarationID, kind: t.Label})
+		tools = append(tools, t)
+	}
+	return samples, tools, nil
+}
+
+func fitTool(h *judge.Heads, samples []sample) {
+	h.Tool = regress(judge.Alignments, judge.ToolFeatures, samples, toolRidge, toolSteps)
+}
+
+// validateTool prints how the head does on the tools of declarations that it wasn't fitted to.
+func validateTool(l *judge.Local) error {
+	decls, err := declarations()
+	if err != nil {
+		return err
+	}
+	samples, tools, err := toolSamples(l, decls)
+	if err != nil {
+		return err
+	}
+	confusion := map[[2]string]int{}
+	var groups []string
+	for _, s := range samples {
+		if !slices.Contains(groups, s.group) {
+			groups = append(groups, s.group)
+		}
+	}
+	for _, g := range groups {
+		var train []sample
+		for _, s := range samples {
+			if s.group != g {
+				train = append(train, s)
+			}
+		}
+		var h judge.Heads
+		fitTool(&h, train)
+		for i, s := range samples {
+			if s.group != g {
+				continue
+			}
+			got := judge.ToolLabel(h.Tool.Predict(s.x))
+			confusion[[2]string{s.kind, got}]++
+			if s.kind != got && s.kind != judge.Doubtful && got != judge.Doubtful {
+				fmt.Printf("  %s %s: %s, not %s\n", tools[i].Tool.Name, tools[i].Skill, s.kind, got)
+			}
+		}
+	}
+	fmt.Printf("tools, %d pairs, each declaration left out in turn: accuracy %.3f, kappa %.3f\n", len(samples), agreement(confusion), cohen(confusion))
+	for _, a := range judge.Alignments {
+		fmt.Printf("  %-8s", a)
+		for _, b := range judge.Alignments {
+			fmt.Printf(" %s %d", b, confusion[[2]string{a, b}])
+		}
+		fmt.Println()
+	}
+	return nil
+}
