@@ -24,10 +24,10 @@ type RunReport struct {
 	Started   time.Time    `json:"started"`
 	Outcome   string       `json:"outcome"`
 	Complete  bool         `json:"complete"`
-	Coverage  []Coverage   `json:"coverage"`
-	Leaks     []Leak       `json:"leaks"`
-	Unrelated []Unrelated  `json:"unexplained"`
-	Verdicts  []Verdict    `json:"obligations"`
+	Coverage  []Coverage   `json:"-"` // these four: in lists of their own, see [Flattened]
+	Leaks     []Leak       `json:"-"`
+	Unrelated []Unrelated  `json:"-"`
+	Verdicts  []Verdict    `json:"-"`
 	Noise     []NoiseCount `json:"noise"` // counted apart, by why
 
 	own, raw profile
@@ -296,7 +296,7 @@ func (c *Comparison) differences(own []*profile) []Difference {
 				d.Shares, d.Counts = append(d.Shares, 0), append(d.Counts, 0)
 				continue
 			}
-			d.Shares, d.Counts = append(d.Shares, round(p[t][w].p)), append(d.Counts, p[t][w].n)
+			d.Shares, d.Counts = append(d.Shares, round(p[t][w].p)), append(d.Counts, uint64(p[t][w].n))
 		}
 		d.Name, d.Lost = bodycam.Escape(d.Name), round(d.Lost)
 	}

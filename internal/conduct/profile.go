@@ -2,6 +2,7 @@ package conduct
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/bodycam-dev/bodycam"
@@ -24,8 +25,8 @@ var types = [3]bodycam.ResourceKind{bodycam.Command, bodycam.File, bodycam.Host}
 // weight is the share of one resource among all of its type: p(r) = count(r) / Σ count.
 type weight struct {
 	id uint32
+	n  uint32 // at most its type's greatest value
 	p  float64
-	n  uint64
 }
 
 // profile is what of a run is compared: for each type the resources with their shares, by id.
@@ -166,11 +167,11 @@ func shares(counts map[uint32]uint64) []weight {
 	var sum uint64
 	out := make([]weight, 0, len(counts))
 	for id, n := range counts {
-		out = append(out, weight{id: id, n: n})
+		out = append(out, weight{id: id, n: uint32(min(n, math.MaxUint32)), p: float64(n)})
 		sum += n
 	}
 	for i := range out {
-		out[i].p = float64(out[i].n) / float64(sum)
+		out[i].p /= float64(sum)
 	}
 	slices.SortFunc(out, func(a, b weight) int { return cmp.Compare(a.id, b.id) })
 	return out
