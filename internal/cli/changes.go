@@ -30,16 +30,26 @@ func workspaceChanges(r *store.Run) ([]security.Changed, security.Contents, erro
 	for name, f := range after {
 		was, existed := before[name]
 		if f.Type == sandbox.TypeFile && (!existed || f.SHA256 != was.SHA256 || f.Mode != was.Mode) {
-			out = append(out, security.Changed{Path: name, New: !existed, Mode: f.Mode & 0o7777})
+			out = append(out, security.Changed{Path: name, New: !existed, Digest: f.SHA256, Mode: f.Mode & 0o7777})
 		}
 	}
 	for name, f := range before {
 		if _, ok := after[name]; !ok && f.Type == sandbox.TypeFile {
-			out = append(out, security.Changed{Path: name, Removed: true})
+			out = append(out, security.Changed{Path: name, Removed: true, Digest: f.SHA256})
 		}
 	}
 	slices.SortFunc(out, func(a, b security.Changed) int { return strings.Compare(a.Path, b.Path) })
-	return out, kept{r}, nil
+	p, err := planOf(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	was := 0
+	for name, f := range before {
+		if f.Type == sandbox.TypeFile && slices.ContainsFunc(p.Judge.Workspace, func(w string) bool { return strings.HasPrefix(name, strings.TrimSuffix(w, "/")+"/") }) {
+			was++
+		}
+	}
+	return out, kept{r, was}, nil
 }
 
 // readManifest reads a manifest by whole paths inside the sandbox. A run that has none (it failed early) is empty.
@@ -65,7 +75,13 @@ func readManifest(r *store.Run, name string) (map[string]sandbox.FileInfo, error
 }
 
 // kept reads the changed files that a run kept.
-type kept struct{ r *store.Run }
+type kept struct {
+	r   *store.Run
+	was int // files before the run
+}
+
+// Count is how many files there were before the run.
+func (k kept) Count() int { return k.was }
 
 func (k kept) Before(p string) ([]byte, error) { return k.read("before", p) }
 func (k kept) After(p string) ([]byte, error)  { return k.read("after", p) }

@@ -94,7 +94,7 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 	x := c.task.explain(kind, name)
 	switch e.Type {
 	case bodycam.TypeUnlink, bodycam.TypeRmdir, bodycam.TypeTruncate:
-		if c.task.asksToDelete(name) {
+		if c.task.asksToDelete(name) || c.namedScript(e) {
 			x |= rules.ByTask
 		}
 	}
@@ -102,6 +102,17 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 		x = c.task.explain(kind, e.Path2)
 	}
 	return x
+}
+
+// namedScript tells whether a script of the workspace does it that the task names and the run didn't write: what that
+// replaces of its own output was asked for.
+func (c *context) namedScript(e *bodycam.Event) bool {
+	for p, n := c.Process(e.Proc), 0; p != nil && n < 8; p, n = p.Parent, n+1 {
+		if p.Script != "" && !p.ScriptWritten && c.task.explain(bodycam.File, p.Script) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // resource names what an event is about.

@@ -21,6 +21,7 @@ type Changed struct {
 	Path    string // as the sandbox sees it
 	New     bool   // it wasn't there before
 	Removed bool
+	Digest  string   // of what it holds afterwards, or held before it was removed; empty where it isn't known
 	Mode    uint32   // permission bits afterwards
 	Events  []uint64 // events that wrote it, where known
 }
@@ -28,7 +29,8 @@ type Changed struct {
 // ErrNoContent is what a Contents returns for a file whose bytes were not kept.
 var ErrNoContent = errors.New("the file's content was not kept")
 
-// Contents reads files as they were. Before is asked for files that are not new.
+// Contents reads files as they were. Before is asked for files that are not new. One that has a method Count says how
+// many files there were before the run.
 type Contents interface {
 	Before(path string) ([]byte, error)
 	After(path string) ([]byte, error)
@@ -81,9 +83,10 @@ var sensitive = []struct {
 	{"pipeline", []string{"**/.github/workflows/**", "**/.github/actions/**", "**/.gitlab-ci.yml", "**/.circleci/**", "**/Jenkinsfile", "**/.travis.yml", "**/azure-pipelines.yml", "**/.buildkite/**", "**/.drone.yml", "**/bitbucket-pipelines.yml", "**/.woodpecker/**", "**/.pre-commit-config.yaml"}},
 	{"editor task", []string{"**/.vscode/*", "**/.idea/**", "**/.devcontainer/**", "**/.devcontainer.json", "**/.envrc", "**/.vimrc", "**/.exrc", "**/.nvim.lua", "**/.dir-locals.el", "**/*.code-workspace"}},
 	{"agent instruction", []string{"**/AGENTS.md", "**/CLAUDE.md", "**/CLAUDE.local.md", "**/GEMINI.md", "**/QWEN.md", "**/SKILL.md", "**/.cursorrules", "**/.cursor/**", "**/.windsurfrules", "**/.clinerules", "**/.github/copilot-instructions.md", "**/.github/instructions/**", "**/.mcp.json", "**/.claude/**", "**/.codex/**", "**/.gemini/**", "**/.agents/**", "**/skills/**"}},
-	{"start-up file", []string{"**/.bashrc", "**/.bash_profile", "**/.profile", "**/.zshrc", "**/.zshenv", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/conftest.py", "**/.pythonrc", "**/.npmrc", "**/.yarnrc", "**/.yarnrc.yml", "**/.pnpmfile.cjs", "**/.pip.conf", "**/pip.conf"}},
+	{"start-up file", []string{"**/.bashrc", "**/.bash_profile", "**/.profile", "**/.zshrc", "**/.zshenv", "**/sitecustomize.py", "**/usercustomize.py", "**/*.pth", "**/conftest.py", "**/.pythonrc", "**/.pnpmfile.cjs"}},
+	{"dependency list", []string{"**/requirements*.txt", "**/constraints*.txt", "**/Pipfile", "**/.npmrc", "**/.yarnrc", "**/.yarnrc.yml", "**/pip.conf", "**/.pip.conf", "**/go.mod", "**/Gemfile", "**/.cargo/config.toml", "**/.cargo/config", "**/NuGet.config", "**/settings.gradle", "**/environment.yml"}},
 	{"package script", []string{"**/package.json", "**/setup.py", "**/setup.cfg", "**/pyproject.toml", "**/composer.json", "**/Cargo.toml", "**/build.rs", "**/*.gemspec", "**/binding.gyp"}},
-	{"build file", []string{"**/Makefile", "**/GNUmakefile", "**/makefile", "**/*.mk", "**/CMakeLists.txt", "**/*.cmake", "**/Dockerfile", "**/docker-compose*.yml", "**/docker-compose*.yaml", "**/compose.yaml", "**/compose.yml", "**/Justfile", "**/justfile", "**/Taskfile.yml", "**/Rakefile", "**/Gemfile", "**/build.gradle", "**/build.gradle.kts", "**/pom.xml", "**/tox.ini", "**/noxfile.py", "**/webpack.config.js", "**/vite.config.*", "**/gulpfile.js", "**/Gruntfile.js"}},
+	{"build file", []string{"**/Makefile", "**/GNUmakefile", "**/makefile", "**/*.mk", "**/CMakeLists.txt", "**/*.cmake", "**/Dockerfile", "**/docker-compose*.yml", "**/docker-compose*.yaml", "**/compose.yaml", "**/compose.yml", "**/Justfile", "**/justfile", "**/Taskfile.yml", "**/Rakefile", "**/build.gradle", "**/build.gradle.kts", "**/pom.xml", "**/tox.ini", "**/noxfile.py", "**/webpack.config.js", "**/vite.config.*", "**/gulpfile.js", "**/Gruntfile.js"}},
 }
 
 // codeFiles are read for what their code can do.
@@ -137,6 +140,7 @@ func Backdoors(opts Options, files []Changed, contents Contents) []bodycam.Findi
 		b.file(f, contents)
 	}
 	b.mass()
+	b.gone(files, contents)
 	for i := range b.out {
 		opts.suppress(&b.out[i])
 	}
@@ -164,6 +168,48 @@ func (b *backdoors) mass() {
 	}
 	b.out = append(b.out, f)
 }
+
+// How many files must be gone: many, or nearly all of a few.
+const (
+	manyGone = 20
+	someGone = 3
+)
+
+// gone reports files that were removed and lie nowhere in the workspace under another name.
+func (b *backdoors) gone(files []Changed, contents Contents) {
+	kept := map[string]bool{}
+	made := 0
+	for _, f := range files {
+		if !f.Removed {
+			kept[f.Digest] = true
+			if f.New {
+				made++
+			}
+		}
+	}
+	var lost []Changed
+	for _, f := range files {
+		if f.Removed && !globAny(notCode, f.Path) && !globAny(builtByTools, f.Path) && !b.allowed(f.Path) && !(f.Digest != "" && kept[f.Digest]) &&
+			!b.explain(bodycam.File, f.Path).Cleared() && !b.task.asksToDelete(f.Path) && !b.task.untracked(f.Path) {
+			lost = append(lost, f)
+		}
+	}
+	all := 0
+	if c, ok := contents.(interface{ Count() int }); ok {
+		all = c.Count()
+	}
+	if len(lost) < manyGone && (len(lost) < someGone || len(lost)*5 < all*4) || made >= len(lost) {
+		return // what was replaced by as much is no loss
+	}
+	f := bodycam.Finding{Analysis: Name, Rule: "Files gone", Class: "destruction", Severity: bodycam.Critical, Count: uint64(len(lost)),
+		Title:    fmt.Sprintf("%d files of the workspace are gone, %s among them", len(lost), clip(bodycam.Printable(lost[0].Path))),
+		Detail:   "Files that were there before the run are not in the workspace any more, under whatever name, and the task doesn't ask for it.",
+		Resource: path.Dir(lost[0].Path), Tags: []string{"destruction", "content"}, Naming: "exact"}
+	b.out = append(b.out, f)
+}
+
+// builtByTools is output that tools make again.
+var builtByTools = []string{"**/build/**", "**/dist/**", "**/out/**", "**/.next/**", "**/.tox/**", "**/.ruff_cache/**", "**/.gradle/**", "**/*.egg-info/**", "**/coverage/**", "**/htmlcov/**", "**/*.o", "**/*.pyc", "**/*.class", "**/.git/**"}
 
 func globAny(patterns []string, p string) bool {
 	for _, pat := range patterns {
@@ -254,6 +300,11 @@ func (b *backdoors) judge(f Changed, kind string, before, after []byte, unknown 
 		b.report(f, bodycam.Critical, firstOr(kind, "code"), "got code that "+now.String()+aim(host), unknown)
 	case host != "" && now&(canConnect|canRun) != 0:
 		b.report(f, bodycam.Critical, firstOr(kind, "code"), "got code that "+now.String()+aim(host), unknown)
+	case host != "" && (kind == "dependency list" || kind == "package script"):
+		b.report(f, bodycam.High, kind, "takes packages from the host "+host, unknown)
+	case kind == "dependency list":
+	case host != "" && slices.ContainsFunc(added, loads.MatchString):
+		b.report(f, bodycam.High, "page", "loads code from the host "+host, unknown)
 	case kind == "package script":
 		b.scripts(f, before, after, unknown)
 	case kind == "build file":
@@ -275,6 +326,9 @@ func (b *backdoors) judge(f Changed, kind string, before, after []byte, unknown 
 		b.code(f, fresh, added, unknown)
 	}
 }
+
+// loads shows a page that takes code from elsewhere.
+var loads = regexp.MustCompile(`(?i)<script[^>]+src\s*=\s*["']?https?://|<iframe[^>]+src\s*=\s*["']?https?://|\bimportScripts\s*\(|\bimport\s*\(?\s*["']https?://|\bfrom\s+["']https?://`)
 
 // obeys shows code that runs what it is sent.
 var obeys = regexp.MustCompile(`(?i)\b(system|popen|getoutput|getstatusoutput|check_output|check_call|call|run|exec|execSync|execFile|spawn|spawnSync|eval|shell_exec|passthru|Popen|Command|ProcessBuilder)\s*\(.*(headers?\b|\breq(uest)?\b|\bparams?\b|\bquery\b|cookies?\b|\bbody\b|\brecv\b|\$_(GET|POST|REQUEST|COOKIE|SERVER))`)

@@ -113,6 +113,12 @@ func (t *taskText) asksToDelete(name string) bool {
 	return t.doomed[name]
 }
 
+// untracked tells whether the text asks for what git doesn't know of to be deleted. Which files these are isn't known
+// here: any that is gone is meant.
+func (t *taskText) untracked(string) bool {
+	return t.has("git clean") || t.has("untracked files")
+}
+
 func (t *taskText) hasAny(words []string) bool {
 	for _, w := range words {
 		if t.has(w) {

