@@ -245,6 +245,9 @@ var interpreters = map[string]bool{"sh": true, "bash": true, "dash": true, "zsh"
 var valueOptions = map[string]bool{"-W": true, "-X": true, "-Q": true, "--check-hash-based-pycs": true, "-r": true, "--require": true, "--import": true, "--loader": true,
 	"--experimental-loader": true, "-I": true, "-C": true, "--conditions": true, "-E": true, "-K": true, "-F": true, "-o": true, "+o": true, "-O": true, "+O": true, "--rcfile": true, "--init-file": true}
 
+// Runs is the file that an interpreter runs: that of "#!", or its first argument that is no option; "" of a program.
+func (p *Process) Runs() string { return p.script() }
+
 // script is the file that an interpreter runs: that of "#!", or its first argument that is no option.
 func (p *Process) script() string {
 	if p.Script != "" {

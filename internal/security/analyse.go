@@ -108,7 +108,7 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 // replaces of its own output was asked for.
 func (c *context) namedScript(e *bodycam.Event) bool {
 	for p, n := c.Process(e.Proc), 0; p != nil && n < 8; p, n = p.Parent, n+1 {
-		if p.Script != "" && !p.ScriptWritten && c.task.explain(bodycam.File, p.Script) != 0 {
+		if s := p.Runs(); s != "" && !p.ScriptWritten && c.task.explain(bodycam.File, s) != 0 {
 			return true
 		}
 	}
