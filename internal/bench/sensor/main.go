@@ -134,6 +134,9 @@ const ringMapped = 64 << 20
 func printRow(name string, rs []recorder, got [][]result) (notes []string) {
 	base := got[0]
 	fmt.Printf("| %s | %.2f s |", name, median(seconds(base, cpuOf)))
+	if last := base[len(base)-1]; last.note != "" {
+		notes = append(notes, fmt.Sprintf("%s under %s: %s", name, rs[0].name, last.note))
+	}
 	for i, r := range rs[1:] {
 		these := got[i+1]
 		if len(these) == 0 {
