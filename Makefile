@@ -44,11 +44,11 @@ bench-sensor: build ## what recording costs, beside strace and auditd (docs/PERF
 corpus: ## record runs whose faults are known and see whether `bodycam compare` finds them (docs/EVALUATION.md)
 	$(GO) run ./internal/bench/conduct
 
-attack: ## the attack corpus: executed, found, precision, recall by class (docs/EVALUATION.md)
+attack: build ## the attack corpus: executed, found, precision, recall by class (docs/EVALUATION.md)
 	$(GO) run ./internal/bench/attack
 
-liars: ## honest, lying and awkward agents, and what the audit says of each (docs/TRUST.md)
-	$(GO) run ./internal/trust/liars/table
+liars: build ## honest, lying and awkward agents, and what the audit says of each (docs/TRUST.md)
+	$(GO) run ./internal/trust/liars/table -bodycam $(BIN)
 
 fuzz: ## every fuzz target for a few seconds
 	sh scripts/fuzz.sh

@@ -192,5 +192,6 @@ type File struct {
 	Written bool     // it was written during the run
 	Writer  string   // program of the process that wrote it last
 	at      string   // where it was written last
+	first   uint64   // event that wrote it first
 	links   int      // names that still exist, as far as events tell
 }

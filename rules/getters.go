@@ -240,7 +240,7 @@ var intGetters = map[string]intGetter{
 	"body.ino":        func(m *machine) (int64, bool) { return int64(m.ev.Ino), m.ev.Ino != 0 },
 	"body.file_written": func(m *machine) (int64, bool) {
 		if f := m.fileInfo(); f != nil && f.Written {
-			return 1, true
+			return truth(f.first == 0 || f.first != m.ev.Seq) // before this call, that is
 		}
 		l := m.object()
 		return truth(len(l) > 0 && m.ctx.Wrote(l[0]))

@@ -336,6 +336,9 @@ func (t *Table) written(e *bodycam.Event, p *Process) {
 		if f.Written && f.Writer == p.Exe && f.at == e.Path {
 			return // the same again
 		}
+		if !f.Written && !t.Wrote(e.Path) {
+			f.first = e.Seq
+		}
 		f.Written, f.Writer, f.at = true, p.Exe, strings.Clone(e.Path)
 	}
 	if name := e.Path; name != "" && !t.paths[name] {

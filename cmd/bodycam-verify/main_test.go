@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
 const corpus = "../../ledger/testdata/corpus"
@@ -148,5 +152,72 @@ func TestDependencies(t *testing.T) {
 		if !slices.ContainsFunc(allowed, func(a string) bool { return strings.HasPrefix(dep, a) }) {
 			t.Errorf("it depends on %s", dep)
 		}
+	}
+}
+
+// TestAnchors: a run whose checkpoint a witness cosigned, judged by a policy.
+func TestAnchors(t *testing.T) {
+	dir := untar(t, "valid.tar")
+	b, err := os.ReadFile(filepath.Join(dir, "ledger", "checkpoint"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	note, err := checkpoint.Parse(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := checkpoint.NewSigner(checkpoint.Cosignature, bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := checkpoint.Sign(note.Checkpoint, "w.example", 1_900_000_000, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := checkpoint.Key{Name: "w.example"}
+	k.Alg, k.Public = w.Public()
+	note.Signatures = append(note.Signatures, signed.Signatures...)
+	keep := func(dir string, n *checkpoint.Note) {
+		t.Helper()
+		e := &proof.Evidence{Kind: proof.KindWitness, Note: n}
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, proof.Dir), 0o700), os.WriteFile(filepath.Join(dir, proof.Dir, "w-1"+proof.Suffix), e.Append(nil), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keep(dir, note)
+	roots := filepath.Join(t.TempDir(), "roots.json")
+	text := `{"manifest":"bodycam-manifest/v1","policy":"w","roots":{"w":{"kind":"witness","key":"` + k.String() + `"}}}`
+	if err := os.WriteFile(roots, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bare := untar(t, "valid.tar")
+	// A head that the witness cosigned and the log doesn't have: the log was rewritten.
+	forked := untar(t, "valid.tar")
+	other := note.Checkpoint
+	other.Root[0]++
+	if signed, err = checkpoint.Sign(other, "w.example", 1_900_000_000, w); err != nil {
+		t.Fatal(err)
+	}
+	keep(forked, &checkpoint.Note{Checkpoint: other, Signatures: signed.Signatures})
+	for _, c := range []struct {
+		name string
+		args []string
+		exit int
+		want string
+	}{
+		{"met", []string{"-roots", roots, dir}, 0, "anchors     verified"},
+		{"dated", []string{"-roots", roots, "-require", "existed_by", dir}, 0, "existed by 2030"},
+		{"no anchor", []string{"-roots", roots, bare}, 4, "isn't met"},
+		{"no root", []string{"-key", key(t), dir}, 0, "anchors     unverifiable"},
+		{"another head", []string{"-roots", roots, forked}, 1, "tampered"},
+		{"unknown name", []string{"-roots", roots, "-policy", "x", dir}, 2, "which is no root"},
+		{"not pinned", []string{"-manifest", roots, dir}, 2, "pinned"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errs strings.Builder
+			if got := run(c.args, &out, &errs); got != c.exit || !strings.Contains(out.String()+errs.String(), c.want) {
+				t.Errorf("exit status %d, want %d with %q in\n%s%s", got, c.exit, c.want, out.String(), errs.String())
+			}
+		})
 	}
 }

@@ -56,6 +56,8 @@ var alerts = []sceneCase{
 	{"Cloud metadata contacted", "by address", func(s *scene) { s.connect(s.run(curl, "curl"), "", "169.254.169.254:80") }},
 	{"Search for credentials", "find", func(s *scene) { s.run("/usr/bin/find", "find", "/", "-name", "id_rsa") }},
 	{"Search for credentials", "grep", func(s *scene) { s.run("/usr/bin/grep", "grep", "-r", "BEGIN OPENSSH PRIVATE", "/") }},
+	{"History of the repository destroyed", "overwritten", func(s *scene) { s.write(s.run(bash, "bash", "x.sh"), "/workspace/.git/HEAD") }},
+	{"Traces removed", "emptied", func(s *scene) { s.write(s.run(bash, "bash", "x.sh"), "/root/.bash_history") }},
 	{"Credential moved or linked", "the directory", func(s *scene) { s.rename(11, "/root/.aws", "/tmp/w") }},
 	{"Stored password asked for", "git", func(s *scene) { s.run(git, "git", "credential", "fill") }},
 	{"Secret sent away", "by one process", func(s *scene) {

@@ -38,9 +38,10 @@ type sessionJob struct {
 	Seal       bool
 }
 
-// sessionResult is what the run's process says of itself. The set-up of the sensors is left out of the CPU time.
+// sessionResult is what the run's process says of itself: of bodycam's own CPU time the part while agent and tests ran, of the
+// sandbox's all. Set-up before, and linking, collecting and analysing afterwards, are no recording.
 type sessionResult struct {
-	CPU, Wall time.Duration // from the agent's start, of recorder and sandbox
+	CPU, Wall time.Duration // of recorder and sandbox
 	Own       time.Duration // of which the recorder's
 	Setup     time.Duration // wall time before
 	Peak      uint64        // bytes: the recorder's VmHWM
@@ -171,19 +172,22 @@ func playSession(arg string) error {
 		return err
 	}
 	began := time.Now()
-	var before time.Duration // CPU time of this process when the agent started
-	var started time.Time
+	var before, after time.Duration // CPU time of this process when the agent started, and when the tests had ended
+	var started, ended time.Time
 	o.Progress = func(p session.Progress) {
-		if p.Phase == "agent" && started.IsZero() {
+		switch {
+		case p.Phase == "agent" && started.IsZero():
 			before, started = ownCPU(), time.Now()
+		case p.Phase == "settle" && ended.IsZero():
+			after, ended = ownCPU(), time.Now()
 		}
 	}
 	r, err := session.Run(context.Background(), o)
 	if err != nil {
 		return err
 	}
-	if started.IsZero() {
-		return errors.New("the agent did not start")
+	if started.IsZero() || ended.IsZero() {
+		return errors.New("the run did not tell of its phases")
 	}
 	if r.Info.Outcome.Status != bodycam.OutcomePass {
 		return fmt.Errorf("the task's outcome is %q", r.Info.Outcome.Status)
@@ -195,10 +199,10 @@ func playSession(arg string) error {
 	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &kids); err != nil {
 		return err
 	}
-	own := ownCPU() - before
+	own := after - before
 	res := sessionResult{
 		Own: own, CPU: own + time.Duration(kids.Utime.Nano()+kids.Stime.Nano()),
-		Wall: time.Since(started), Setup: started.Sub(began), Events: r.Info.Counts.Events,
+		Wall: ended.Sub(started), Setup: started.Sub(began), Events: r.Info.Counts.Events,
 	}
 	for _, h := range r.Info.Sensors {
 		res.Lost += h.Total.Lost

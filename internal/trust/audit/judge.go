@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/bodycam-dev/bodycam/internal/trust"
 	"github.com/bodycam-dev/bodycam/internal/trust/judge"
@@ -98,7 +99,11 @@ func (a *judging) Tool(ctx context.Context, d *trust.Declaration, t trust.Tool) 
 	if !ok {
 		return trust.FitOpinion{Fit: trust.Doubtful, Failed: a.j.Name() + " doesn't judge tools"}, nil
 	}
-	v, err := tj.JudgeTool(ctx, declaration(d), judge.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema})
+	jt := judge.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema}
+	if same(t.Name, t.Description) {
+		jt.Description = "" // it says no more than the name
+	}
+	v, err := tj.JudgeTool(ctx, declaration(d), jt)
 	if ctx.Err() != nil {
 		return trust.FitOpinion{}, ctx.Err()
 	}
@@ -117,4 +122,17 @@ func (a *judging) Tool(ctx context.Context, d *trust.Declaration, t trust.Tool) 
 		o.Reason = fmt.Sprintf("%.2f that it serves %s, %.2f that it serves none", v.Maps, v.Skill, v.MapsNot)
 	}
 	return o, nil
+}
+
+// same tells whether two texts have the same letters and digits.
+func same(a, b string) bool {
+	letters := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if unicode.IsLetter(r) || unicode.IsDigit(r) {
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, s)
+	}
+	return letters(a) == letters(b)
 }

@@ -175,7 +175,11 @@ func (s *Server) card(w http.ResponseWriter, r *http.Request) {
 	for _, k := range skills {
 		list = append(list, map[string]any{"id": k.ID, "name": k.Name, "description": k.Description, "tags": k.Tags, "examples": k.Examples})
 	}
-	c := map[string]any{"name": s.Agent.Name, "description": "An agent of a test set: " + describe(skills), "version": "1.0.0", "capabilities": map[string]any{"streaming": true},
+	name := "Weather agent" // the same for all: a name isn't a skill, and must not help or hurt
+	if skills[0].ID == "orders" {
+		name = "Shop agent"
+	}
+	c := map[string]any{"name": name, "description": "An agent of a test set: " + describe(skills), "version": "1.0.0", "capabilities": map[string]any{"streaming": true},
 		"defaultInputModes": []string{"text/plain"}, "defaultOutputModes": []string{"text/plain"}, "skills": list}
 	url := "http://" + r.Host + "/"
 	if s.Agent.Forms && r.Header.Get("A2A-Version") != "1.0" {

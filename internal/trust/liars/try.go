@@ -62,7 +62,7 @@ func (s Setting) audit(ctx context.Context, a Agent, target string, store *trace
 	if err != nil {
 		return nil, err
 	}
-	c := audit.Config{Dir: s.Dir, Target: target, Declaration: d, Agent: to, Judge: s.Judge, PerScope: s.PerScope, Seed: s.Seed, Traces: store, TraceWait: s.Wait,
+	c := audit.Config{Dir: s.Dir, Target: target, Declaration: d, Agent: to, Judge: s.Judge, PerScope: s.PerScope, Seed: s.Seed, Traces: store, TraceWait: s.Wait, Budget: .05, Rounds: 2,
 		Deliver: deliver.Options{Concurrency: 8, Timeout: s.Timeout}}
 	if a.Probes != nil {
 		// The paper's prompts, beside those that are made.

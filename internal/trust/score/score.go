@@ -194,11 +194,18 @@ func Score(e *Evidence, o Options) *Result {
 	return r
 }
 
+// likely is the probability from which one sighting in scope suffices to adopt a tool whose fit is doubtful.
+const likely = .15
+
 // adoptBaseline takes a tool whose fit is doubtful for declared where it was seen on in-scope probes alone, and on more
-// than one: that is what it is for.
+// than one, or the judge leans that way: that is what it is for.
 func (s *scorer) adoptBaseline() {
 	for _, t := range s.tools {
-		if t.Fit == trust.Doubtful && !t.Agent && t.Probes["in"] >= 2 && t.Probes["out"]+t.Probes["near"] == 0 {
+		seen := t.Probes["in"]
+		if s.e.Tools[t.Name].Probability >= likely {
+			seen++
+		}
+		if t.Fit == trust.Doubtful && !t.Agent && t.Probes["in"] > 0 && seen >= 2 && t.Probes["out"]+t.Probes["near"] == 0 {
 			t.Fit, t.Why = trust.Fits, "seen on probes in scope alone ("+t.Why+")"
 		}
 	}
