@@ -14,8 +14,11 @@ build: ## build bin/bodycam and bin/bodycam-verify
 demo: build ## record an example task three times and show what happened (AGENT=codex for the real codex)
 	@AGENT=$(AGENT) sh demo/run.sh
 
+# The chain node that the anchors' tests talk to.
+ANVIL ?= $(CURDIR)/.harness/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil
+
 test: deps ## all tests, with what they need installed first
-	$(GO) test -timeout 25m ./...
+	ANVIL=$(ANVIL) $(GO) test -timeout 25m ./...
 
 race: deps ## the tests of concurrent code under the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(RACE)

@@ -31,4 +31,4 @@ if [ -n "$missing" ]; then
 	$sudo apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
-if [ "$want" = test ]; then sh scripts/harness.sh codex; fi
+if [ "$want" = test ]; then sh scripts/harness.sh codex; sh scripts/harness.sh anvil; fi

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Installs a harness from npm into .harness, at the version that the tests know. Usage: harness.sh codex
+# Installs a harness, or a server that the tests need, from npm into .harness, at the version that the tests know.
+# Usage: harness.sh codex|anvil
 set -eu
 cd "$(dirname "$0")/.."
 case ${1:-codex} in
 codex) pkg=@openai/codex version=0.171.0 ;;
-*) echo "unknown harness ${1:-}: codex" >&2; exit 2 ;;
+anvil) pkg=@foundry-rs/anvil version=1.7.1 ;;
+*) echo "unknown harness ${1:-}: codex, anvil" >&2; exit 2 ;;
 esac
 have=$(sed -n 's/.*"version": "\(.*\)".*/\1/p' ".harness/node_modules/$pkg/package.json" 2>/dev/null || true)
 [ "$have" = "$version" ] && exit 0
