@@ -472,7 +472,7 @@ func parts() []Part {
 		each("SHA-256 of a record", func() { sink = sha256.Sum256(record) }),
 		each("SHA-256 of the payload", func() { sink = sha256.Sum256(payload) }),
 		each("AES-256-GCM of the payload, with its key", seal),
-		each("reading the clock twice", func() { _ = time.Now().Sub(time.Now()) }),
+		each("reading the clock twice", func() { begun := time.Now(); _ = time.Since(begun) }),
 	}
 	_, _ = io.Discard.Write(sink[:])
 	return p

@@ -194,7 +194,7 @@ func TestCredentials(t *testing.T) {
 func TestMutualTLS(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(r.TLS.PeerCertificates) == 0 {
-			http.Error(w, "no certificate", 401)
+			http.Error(w, "no certificate", http.StatusUnauthorized)
 		}
 	}))
 	dir := t.TempDir()
