@@ -106,7 +106,9 @@ func oddFileCases() []Case {
 			if e.Marks&bodycam.MarkTruncated == 0 && e.Path != full {
 				t.Errorf("path of %d bytes is not the true one of %d", len(e.Path), len(full))
 			}
-			if e.Marks&bodycam.MarkTruncated != 0 && (len(e.Path) < 7 || !strings.HasSuffix(full, e.Path)) {
+			// A session shows by ".../" that the beginning is missing.
+			tail := strings.TrimPrefix(e.Path, "...")
+			if e.Marks&bodycam.MarkTruncated != 0 && (len(tail) < 7 || !strings.HasSuffix(full, tail)) {
 				t.Errorf("the cut path %q is not the tail of the true one", e.Path)
 			}
 			if e.Ino == 0 {
