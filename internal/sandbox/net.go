@@ -107,6 +107,9 @@ func (b *Box) DroppedPackets(ctx context.Context) (uint64, error) {
 // Dial connects to a port on which a program of the box listens on the box's loopback. The connection lives in the box's
 // network namespace; what comes over it is not trusted.
 func (b *Box) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	a, err := b.call(ctx, &boxinit.Request{Dial: port})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to port %d in the box: %w", port, err)

@@ -24,7 +24,7 @@ type Options struct {
 	// Row finds the transcript row that caused an event, nil where none did. Nil: there is no transcript, and nothing
 	// is said of rows.
 	Row func(*bodycam.Event) *bodycam.Row
-	// Explain says what explains a resource. Nil: the policy's task text alone does.
+	// Explain says what else explains a resource, beside the policy's task text. Nil: nothing does.
 	Explain func(kind bodycam.ResourceKind, name string) rules.Explanation
 	// Sandbox gives names of users and constants.
 	Sandbox      rules.Sandbox
@@ -88,10 +88,10 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 	if name == "" {
 		return 0
 	}
-	if c.opts.Explain != nil {
-		return c.opts.Explain(kind, name)
-	}
 	x := c.task.explain(kind, name)
+	if c.opts.Explain != nil {
+		x |= c.opts.Explain(kind, name)
+	}
 	switch e.Type {
 	case bodycam.TypeUnlink, bodycam.TypeRmdir, bodycam.TypeTruncate:
 		if c.task.asksToDelete(name) || c.namedScript(e) {

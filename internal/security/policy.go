@@ -27,7 +27,7 @@ type Policy struct {
 	Decoys          []Decoy
 	Home            string // home directory of the agent's user; /root where empty
 
-	// Task is the task's text: what it names is explained by it, unless Options.Explain says otherwise.
+	// Task is the task's text: what it names is explained by it.
 	Task string
 }
 

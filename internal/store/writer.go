@@ -58,7 +58,8 @@ type Writer struct {
 func NewID(at time.Time) string {
 	var r [5]byte
 	rand.Read(r[:])
-	return fmt.Sprintf("%s-%x", at.UTC().Format("20060102-150405"), r)
+	at = at.UTC()
+	return fmt.Sprintf("%s-%03d-%x", at.Format("20060102-150405"), at.Nanosecond()/1e6, r)
 }
 
 // Create makes a run directory, which must not exist, and begins to write into it. Without sealing it has no ledger.
