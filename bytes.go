@@ -40,6 +40,15 @@ func Escape(s string) string {
 	return b.String()
 }
 
+// EscapeAll is Escape of each string of a list.
+func EscapeAll(list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = Escape(s)
+	}
+	return out
+}
+
 // Unescape undoes [Escape]. Text that Escape can't have written is returned as it is.
 func Unescape(s string) string {
 	if !strings.Contains(s, `\x`) {

@@ -332,11 +332,11 @@ func (c *Comparison) siblings(s *Set) {
 func (r *RunReport) escape() {
 	for i := range r.Unrelated {
 		u := &r.Unrelated[i]
-		u.Name, u.Key, u.Programs = bodycam.Escape(u.Name), bodycam.Escape(u.Key), escapeAll(u.Programs)
+		u.Name, u.Key, u.Programs = bodycam.Escape(u.Name), bodycam.Escape(u.Key), bodycam.EscapeAll(u.Programs)
 	}
 	for i := range r.Leaks {
 		l := &r.Leaks[i]
-		l.Path, l.Of, l.Programs = bodycam.Escape(l.Path), bodycam.Escape(l.Of), escapeAll(l.Programs)
+		l.Path, l.Of, l.Programs = bodycam.Escape(l.Path), bodycam.Escape(l.Of), bodycam.EscapeAll(l.Programs)
 	}
 	for i := range r.Coverage {
 		for j := range r.Coverage[i].Files {
@@ -348,12 +348,4 @@ func (r *RunReport) escape() {
 		v := &r.Verdicts[i]
 		v.Why, v.Resource = bodycam.Escape(v.Why), bodycam.Escape(v.Resource)
 	}
-}
-
-func escapeAll(list []string) []string {
-	out := make([]string, len(list))
-	for i, s := range list {
-		out[i] = bodycam.Escape(s)
-	}
-	return out
 }

@@ -135,7 +135,7 @@ func (l *MonitorLog) fill(s *Source) error {
 	err := s.events(func(e *bodycam.Event) {
 		switch e.Type {
 		case bodycam.TypeExec:
-			l.Process = append(l.Process, Process{EventType: "exec", Binary: bodycam.Escape(e.Exe), Arguments: escapeAll(e.Argv), PID: e.Proc.PID, Event: e.Seq, Failed: bodycam.ErrnoName(e.Errno)})
+			l.Process = append(l.Process, Process{EventType: "exec", Binary: bodycam.Escape(e.Exe), Arguments: bodycam.EscapeAll(e.Argv), PID: e.Proc.PID, Event: e.Seq, Failed: bodycam.ErrnoName(e.Errno)})
 		case bodycam.TypeExit:
 			status := e.Status
 			l.Process = append(l.Process, Process{EventType: "exit", Binary: bodycam.Escape(e.Exe), PID: e.Proc.PID, Event: e.Seq, Status: &status})
@@ -182,12 +182,4 @@ func use(files map[string]*fileUse, e *bodycam.Event) {
 	default:
 		u.read += e.N()
 	}
-}
-
-func escapeAll(list []string) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = bodycam.Escape(v)
-	}
-	return out
 }

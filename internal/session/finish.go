@@ -203,7 +203,7 @@ func (s *run) rows() error {
 	s.update(func(r *bodycam.Run) {
 		r.Counts.Rows, r.Counts.ToolRows, r.Counts.Linked, r.Counts.Processes = len(rows), tools, len(linked), uint64(procs+1)
 		for _, u := range res.Unlinked {
-			r.Unlinked = append(r.Unlinked, bodycam.UnlinkedRef{Proc: u.Root, Exe: bodycam.Escape(u.Exe), Argv: escapeAll(u.Argv), Startup: u.Startup})
+			r.Unlinked = append(r.Unlinked, bodycam.UnlinkedRef{Proc: u.Root, Exe: bodycam.Escape(u.Exe), Argv: bodycam.EscapeAll(u.Argv), Startup: u.Startup})
 		}
 		r.Copies = append(r.Copies, store.EventsFile, store.RowsFile, store.LinksFile)
 	})
@@ -211,14 +211,6 @@ func (s *run) rows() error {
 		return err
 	}
 	return s.actions(r, rows, res)
-}
-
-func escapeAll(list []string) []string {
-	out := make([]string, len(list))
-	for i, v := range list {
-		out[i] = bodycam.Escape(v)
-	}
-	return out
 }
 
 // collect takes the artifacts, the harness's session files and what changed in the workspace out of the box.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -311,7 +312,7 @@ func machine() bodycam.Machine {
 		boot = nil // it is a convenience; a machine without /proc fails in provisioning, with a better message
 	}
 	return bodycam.Machine{OS: runtime.GOOS, Kernel: unix.ByteSliceToString(u.Release[:]), Arch: runtime.GOARCH,
-		CPUs: runtime.NumCPU(), BootID: string(trimNewline(boot)), User: os.Getuid()}
+		CPUs: runtime.NumCPU(), BootID: strings.TrimSpace(string(boot)), User: os.Getuid()}
 }
 
 // bootNow is the time since boot, in the clock that kernel events carry.
@@ -330,11 +331,4 @@ func bounded(ctx context.Context, d kind.Duration) (context.Context, context.Can
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, d.D())
-}
-
-func trimNewline(b []byte) []byte {
-	for len(b) > 0 && b[len(b)-1] == '\n' {
-		b = b[:len(b)-1]
-	}
-	return b
 }

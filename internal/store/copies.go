@@ -260,8 +260,9 @@ func (w *headWriter) parse() (FileHead, error) {
 	return h, nil
 }
 
-// readFile reads a file of the run: its working copy, or what was sealed where there is none.
-func (r *Run) readFile(name string) ([]byte, error) {
+// ReadFile reads a file of the run by its name there, slash-separated: its working copy, or what was sealed where the
+// run keeps none. A file that the run doesn't have is fs.ErrNotExist.
+func (r *Run) ReadFile(name string) ([]byte, error) {
 	b, err := os.ReadFile(filepath.Join(r.Dir, name))
 	if !errors.Is(err, fs.ErrNotExist) || !r.HasLedger() {
 		return b, err
@@ -271,10 +272,6 @@ func (r *Run) readFile(name string) ([]byte, error) {
 	}
 	return r.sealedFile(name)
 }
-
-// ReadFile reads a file of the run by its name there, slash-separated: its working copy, or what was sealed where the
-// run keeps none. A file that the run doesn't have is fs.ErrNotExist.
-func (r *Run) ReadFile(name string) ([]byte, error) { return r.readFile(name) }
 
 func (r *Run) sealedFile(name string) ([]byte, error) {
 	lr, err := r.Ledger()

@@ -158,7 +158,7 @@ func (r *Run) Follow(ctx context.Context, f func(*bodycam.Event) error) error {
 
 // Rows reads the agent's account. A run without a transcript has none.
 func (r *Run) Rows() ([]bodycam.Row, error) {
-	b, err := r.readFile(RowsFile)
+	b, err := r.ReadFile(RowsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -194,7 +194,7 @@ func (r *Run) Findings() ([]bodycam.Finding, error) {
 func (r *Run) Path(name string) string { return filepath.Join(r.Dir, name) }
 
 func (r *Run) readJSON(name string, v any) error {
-	b, err := r.readFile(name)
+	b, err := r.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
