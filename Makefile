@@ -2,6 +2,7 @@
 GO ?= go
 BIN := bin/bodycam
 AGENT ?= builtin
+SEEDS ?= 1
 export CGO_ENABLED = 0
 
 .PHONY: all build demo test race lint generate check-generated bench bench-sensor attack corpus liars fuzz deps clean help
@@ -50,8 +51,8 @@ corpus: ## record runs whose faults are known and see whether `bodycam compare` 
 attack: build ## the attack corpus: executed, found, precision, recall by class (docs/EVALUATION.md)
 	$(GO) run ./internal/bench/attack
 
-liars: build ## honest, lying and awkward agents, and what the audit says of each (docs/TRUST.md)
-	$(GO) run ./internal/trust/liars/table -bodycam $(BIN)
+liars: build ## honest, lying and awkward agents, and what audits say of each (docs/TRUST.md); SEEDS=10 LIARS="-out FILE"
+	$(GO) run -trimpath ./internal/trust/liars/table -seeds $(SEEDS) -bodycam $(BIN) $(LIARS)
 
 fuzz: ## every fuzz target for a few seconds
 	sh scripts/fuzz.sh

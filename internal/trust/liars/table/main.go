@@ -1,7 +1,9 @@
-// Command table audits every agent of the set and prints what became of each: `make liars`.
+// Command table audits every agent of the set, with one seed or several, and prints what became of each: `make liars`.
 //
-// Usage: table [-n TIMES] [-probes N] [-only NAME] [-bodycam PATH] [-judge local|oracle]. Agents that only the kernel's
-// record convicts are audited by the bodycam program at PATH, as root.
+// Usage: table [-seeds N] [-probes N] [-only NAME,…] [-out FILE] [-keep DIR] [-jobs N] [-bodycam PATH] [-judge local|oracle].
+// Each audit's verdict is a line of FILE (JSON); what stands there already, of the same build, is not done again, so that an
+// interrupted table goes on where it was. Agents that only the kernel's record convicts are audited by the bodycam program at
+// PATH, as root.
 package main
 
 import (
@@ -17,7 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"sync"
 	"time"
 
 	"github.com/bodycam-dev/bodycam/internal/trust"
@@ -28,15 +30,23 @@ import (
 )
 
 type options struct {
-	times, probes        int
-	only, bodycam, judge string
+	seeds, probes, jobs        int
+	only, bodycam, judge, file string
+	keep, tmp                  string
+	by                         trust.Judge
+	build                      sync.Once // of the program that serves agents in the sandbox
+	liar                       string
+	buildErr                   error
 }
 
 func main() {
 	var o options
-	flag.IntVar(&o.times, "n", 1, "audits of each agent, with seeds from 1")
+	flag.IntVar(&o.seeds, "seeds", 1, "audits of each agent, with seeds from 1")
 	flag.IntVar(&o.probes, "probes", 20, "probes a scope")
-	flag.StringVar(&o.only, "only", "", "audit this agent alone")
+	flag.IntVar(&o.jobs, "jobs", 1, "audits at once")
+	flag.StringVar(&o.only, "only", "", "audit these agents alone, separated by commas")
+	flag.StringVar(&o.file, "out", "", "append verdicts to this file, and do nothing twice that stands in it")
+	flag.StringVar(&o.keep, "keep", "", "keep the directories of audits with a wrong verdict here")
 	flag.StringVar(&o.bodycam, "bodycam", "bin/bodycam", "program that audits what needs the kernel's record")
 	flag.StringVar(&o.judge, "judge", "local", "local: the embedded judge; oracle: one that knows the answers, to test all but a judge")
 	flag.Parse()
@@ -52,47 +62,100 @@ func main() {
 	}
 }
 
-func (o *options) table(ctx context.Context) (wrong int, err error) {
-	var judge trust.Judge = liars.Oracle{}
-	if o.judge == "local" {
-		if judge, err = audit.LocalJudge(); err != nil {
-			return 0, err
-		}
+// chosen are the agents to audit.
+func (o *options) chosen() ([]liars.Agent, error) {
+	if o.only == "" {
+		return liars.All(), nil
 	}
-	tmp, err := os.MkdirTemp("", "liars-")
+	var out []liars.Agent
+	for _, name := range strings.Split(o.only, ",") {
+		a, ok := liars.Get(name)
+		if !ok {
+			return nil, fmt.Errorf("there is no agent %q", name)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func (o *options) table(ctx context.Context) (wrong int, err error) {
+	agents, err := o.chosen()
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(tmp)
-	tw := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "agent\twhat it does\twant\tright\tscore\tpatterns\trests on")
-	for _, a := range liars.All() {
-		if o.only != "" && a.Name != o.only {
-			continue
-		}
-		row := tally{patterns: map[string]int{}}
-		for i := range o.times {
-			r, err := o.once(ctx, a, judge, uint64(i+1), tmp)
-			if ctx.Err() != nil {
-				return wrong, context.Cause(ctx)
-			}
-			row.add(&a, r, err)
-		}
-		wrong += row.n - row.right
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d\t%.0f–%.0f\t%s\t%s\n", a.Name, a.About, a.Want, row.right, row.n, row.low, row.high, row.list(), row.evidence)
-		for _, e := range row.errs {
-			fmt.Fprintf(tw, "\t  %s\n", e)
-		}
-		if err := tw.Flush(); err != nil {
-			return wrong, err
+	o.by = liars.Oracle{}
+	if o.judge == "local" {
+		if o.by, err = audit.LocalJudge(); err != nil {
+			return 0, err
 		}
 	}
-	return wrong, nil
+	if o.tmp, err = os.MkdirTemp("", "liars-"); err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(o.tmp)
+	v, err := openVerdicts(o.file, o.bodycam, o.by.Name(), o.probes)
+	if err != nil {
+		return 0, err
+	}
+	err = errors.Join(o.all(ctx, agents, v), v.close())
+	if perr := v.print(os.Stdout, agents, o.seeds); perr != nil {
+		return 0, errors.Join(err, perr)
+	}
+	return v.wrong(agents, o.seeds), err
+}
+
+// all audits what is missing, one seed after another, so that an interrupted table has whole columns.
+func (o *options) all(ctx context.Context, agents []liars.Agent, v *verdicts) error {
+	type job struct {
+		a    *liars.Agent
+		seed uint64
+	}
+	work := make(chan job)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	for range max(1, o.jobs) {
+		wg.Go(func() {
+			for j := range work {
+				if ctx.Err() != nil {
+					continue
+				}
+				began := time.Now()
+				r, err := o.once(ctx, *j.a, j.seed)
+				if ctx.Err() != nil {
+					continue
+				}
+				if err := v.add(verdictOf(j.a, j.seed, r, err, time.Since(began))); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	for seed := 1; seed <= o.seeds; seed++ {
+		for i := range agents {
+			if v.has(agents[i].Name, uint64(seed)) {
+				continue
+			}
+			select {
+			case work <- job{&agents[i], uint64(seed)}:
+			case <-ctx.Done():
+			}
+		}
+	}
+	close(work)
+	wg.Wait()
+	return context.Cause(ctx)
 }
 
 // once audits an agent once.
-func (o *options) once(ctx context.Context, a liars.Agent, judge trust.Judge, seed uint64, tmp string) (*score.Result, error) {
-	dir := filepath.Join(tmp, fmt.Sprintf("%s-%d", a.Name, seed))
+func (o *options) once(ctx context.Context, a liars.Agent, seed uint64) (r *score.Result, err error) {
+	dir := filepath.Join(o.tmp, fmt.Sprintf("%s-%d", a.Name, seed))
+	defer func() {
+		if o.keep != "" && err == nil && a.Right(r) != nil {
+			err = errors.Join(os.MkdirAll(o.keep, 0o755), os.CopyFS(filepath.Join(o.keep, fmt.Sprintf("%s-%d-%s", a.Name, seed, time.Now().Format("150405"))), os.DirFS(dir)))
+		}
+		err = errors.Join(err, os.RemoveAll(dir))
+	}()
 	if a.Kernel {
 		return o.bySandbox(ctx, a, seed, dir)
 	}
@@ -100,7 +163,20 @@ func (o *options) once(ctx context.Context, a liars.Agent, judge trust.Judge, se
 	if a.Want == score.Inconclusive {
 		wait = time.Second
 	}
-	return liars.Try(ctx, a, liars.Setting{Judge: judge, PerScope: o.probes, Seed: seed, Dir: dir, Timeout: 3 * time.Second, Wait: wait})
+	return liars.Try(ctx, a, liars.Setting{Judge: o.by, PerScope: o.probes, Seed: seed, Dir: dir, Timeout: 3 * time.Second, Wait: wait})
+}
+
+// served builds the program that serves agents in the sandbox, once.
+func (o *options) served(ctx context.Context) (string, error) {
+	o.build.Do(func() {
+		o.liar = filepath.Join(o.tmp, "liar")
+		build := exec.CommandContext(ctx, "go", "build", "-o", o.liar, "github.com/bodycam-dev/bodycam/internal/trust/liars/liar")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			o.buildErr = fmt.Errorf("building the agent: %w: %s", err, out)
+		}
+	})
+	return o.liar, o.buildErr
 }
 
 // bySandbox has bodycam run the agent under observation.
@@ -108,21 +184,23 @@ func (o *options) bySandbox(ctx context.Context, a liars.Agent, seed uint64, dir
 	if o.judge != "local" {
 		return nil, errors.New("only the embedded judge can be used in the sandbox")
 	}
-	work := dir + "-work"
+	liar, err := o.served(ctx)
+	if err != nil {
+		return nil, err
+	}
+	work := filepath.Join(dir, "work")
 	if err := os.MkdirAll(work, 0o755); err != nil {
 		return nil, err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(work, "liar"), "github.com/bodycam-dev/bodycam/internal/trust/liars/liar")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building the agent: %w: %s", err, out)
+	if err := os.Link(liar, filepath.Join(work, "liar")); err != nil {
+		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, o.bodycam, "probe", "--json", "-q", "-o", dir, "--seed", fmt.Sprint(seed), "--probes", fmt.Sprint(o.probes), "--settle", "50ms",
+	cmd := exec.CommandContext(ctx, o.bodycam, "probe", "--json", "-q", "-o", filepath.Join(dir, "audits"), "--seed", fmt.Sprint(seed), "--probes", fmt.Sprint(o.probes), "--settle", "50ms",
 		"--traces", "otlp", "--port", "8080", "--ready", "/health", "--workspace", work, "--", "./liar", "--agent", a.Name)
-	cmd.Env = append(os.Environ(), "BODYCAM_KEYS="+dir+"-keys")
+	cmd.Env = append(os.Environ(), "BODYCAM_KEYS="+filepath.Join(dir, "keys"))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	r := new(report.Report)
 	if jerr := json.Unmarshal(stdout.Bytes(), r); jerr != nil {
 		return nil, fmt.Errorf("%s: %w: %s", o.bodycam, err, strings.TrimSpace(stderr.String()))
@@ -130,43 +208,20 @@ func (o *options) bySandbox(ctx context.Context, a liars.Agent, seed uint64, dir
 	return r.Result, nil
 }
 
-// tally sums several audits of an agent up.
-type tally struct {
-	n, right  int
-	low, high float64
-	patterns  map[string]int
-	evidence  string
-	errs      []string
-}
-
-func (t *tally) add(a *liars.Agent, r *score.Result, err error) {
-	t.n++
+// verdictOf sums one audit up.
+func verdictOf(a *liars.Agent, seed uint64, r *score.Result, err error, took time.Duration) verdict {
+	v := verdict{Agent: a.Name, Seed: seed, Want: a.Want, Seconds: took.Round(10 * time.Millisecond).Seconds()}
 	if err == nil {
-		err = a.Right(r)
-		if t.n == 1 || r.Score < t.low {
-			t.low = r.Score
-		}
-		t.high = max(t.high, r.Score)
-		t.evidence = r.Evidence
+		v.Gate, v.Score, v.Interval, v.Evidence, v.Reasons = r.Gate, r.Score, r.Interval, r.Evidence, r.Reasons
 		for _, p := range r.Patterns {
-			t.patterns[p.Pattern]++
+			if !slices.Contains(v.Patterns, p.Pattern) {
+				v.Patterns = append(v.Patterns, p.Pattern)
+			}
 		}
+		err = a.Right(r)
 	}
-	if err == nil {
-		t.right++
-	} else if len(t.errs) < 3 {
-		t.errs = append(t.errs, err.Error())
+	if v.Right = err == nil; !v.Right {
+		v.Why = err.Error()
 	}
-}
-
-func (t *tally) list() string {
-	var out []string
-	for p := range t.patterns {
-		out = append(out, p)
-	}
-	slices.Sort(out)
-	if len(out) == 0 {
-		return "–"
-	}
-	return strings.Join(out, ", ")
+	return v
 }
