@@ -128,6 +128,14 @@ func (e *Engine) Output(x Match) string {
 	return string(e.out)
 }
 
+// Sentence is Output for people: fields that the event doesn't have are left out, with the words that introduce them,
+// where Output says <NA>.
+func (e *Engine) Sentence(x Match) string {
+	e.m.steps = x.steps
+	defer func() { e.m.steps = nil }()
+	return x.rule.output.sentence(&e.m)
+}
+
 // Row is the transcript row that the context gives for the newest event, nil where there is none.
 func (e *Engine) Row() *bodycam.Row { return e.m.transcriptRow() }
 

@@ -450,6 +450,30 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// A sentence leaves out what isn't known, with the words that introduce it.
+func TestSentence(t *testing.T) {
+	for _, tc := range []struct{ out, want string }{
+		{"%proc.name read %fd.name (given as %proc.env)", "curl read /root/.ssh/id_rsa"},
+		{"%proc.name (written by %proc.env) read %fd.name", "curl read /root/.ssh/id_rsa"},
+		{"%proc.name: %evt.type %fd.name %proc.env", "curl: openat /root/.ssh/id_rsa"},
+		{"%proc.name: %proc.env %fd.name", "curl /root/.ssh/id_rsa"},
+		{"%proc.name read %fd.name: %proc.env", "curl read /root/.ssh/id_rsa"},
+		{"%proc.env read %fd.name", "something unnamed read /root/.ssh/id_rsa"},
+		{"%proc.name contacted %proc.env (known by %proc.env)", "curl contacted something unnamed"},
+		{"%proc.name (known by %evt.type) read", "curl (known by openat) read"},
+		{"%proc.env%proc.env", "something unnamed"},
+	} {
+		e := load(t, strings.Replace(ruleOf("evt.type=openat"), "output: o", "output: \""+tc.out+"\"", 1)).NewEngine(family())
+		m := e.Event(openEvent())
+		if len(m) != 1 {
+			t.Fatalf("%s: %d matches", tc.out, len(m))
+		}
+		if got := e.Sentence(m[0]); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.out, got, tc.want)
+		}
+	}
+}
+
 // A full event of every type must not get a value from a field outside the types that the table gives, since the
 // engine doesn't ask rules about other types.
 func TestFieldTypes(t *testing.T) {

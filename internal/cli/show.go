@@ -3,7 +3,9 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -73,6 +75,11 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Cut() {
+		if err := recount(r); err != nil {
+			return nil, fmt.Errorf("counting the record of %s: %w", r.Dir, err)
+		}
+	}
 	y := yardstick(r)
 	s := &report.Summary{
 		Run: r.Info, Dir: r.Dir, Findings: findings, Apart: map[string]int{},
@@ -99,6 +106,45 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 		place(s, res, y, all)
 	}
 	return s, nil
+}
+
+// recount counts what is in the record of a run that was cut off, whose run.json is from before its agent began.
+func recount(r *store.Run) error {
+	c := bodycam.RunCounts{ByType: map[string]uint64{}}
+	procs := map[bodycam.Proc]bool{}
+	err := r.Raw(func(e *bodycam.Event) error {
+		c.Events++
+		c.Calls += e.N()
+		c.ByType[e.Type.String()] += e.N()
+		procs[e.Proc] = true
+		return nil
+	})
+	if err != nil && !errors.Is(err, store.ErrTorn) && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c.Processes = uint64(len(procs))
+	r.Info.Counts = c
+	return nil
+}
+
+// fate says what became of a file that the agent wrote: "" where it is still there under this name.
+func fate(r *features.Resource) string {
+	last := func(actions ...features.Action) (seq uint64) {
+		for _, a := range actions {
+			if at, ok := r.At[a]; ok {
+				seq = max(seq, at[1])
+			}
+		}
+		return seq
+	}
+	made, gone, moved := last(features.Created, features.Written, features.Linked), last(features.Deleted), last(features.Renamed)
+	switch {
+	case gone > made && gone > moved:
+		return "deleted"
+	case moved > made:
+		return "moved away"
+	}
+	return ""
 }
 
 // place puts a resource into its list, or counts it apart where it is ordinary.
@@ -134,6 +180,7 @@ func place(s *report.Summary, r *features.Resource, y features.Yardstick, all bo
 	case bodycam.File:
 		c := r.Counts
 		if c[features.Written]+c[features.Created]+c[features.Deleted]+c[features.Renamed]+c[features.Changed]+c[features.Linked] > 0 {
+			line.Note = fate(r)
 			add("FILES WRITTEN", &s.Written)
 		} else if c[features.Read]+c[features.Executed]+c[features.Contact]+r.Failed[features.Read] > 0 {
 			add("FILES READ", &s.Read)

@@ -271,7 +271,7 @@ func (a *Analyser) add(e *bodycam.Event, m rules.Match) Alert {
 		return a.again(g, e, m)
 	}
 	f := a.finding(e, m)
-	f.Title = clip(bodycam.Printable(a.engine.Output(m)))
+	f.Title = clip(bodycam.Printable(a.engine.Sentence(m)))
 	a.opts.suppress(&f)
 	return a.first(key, m.Rule, f)
 }
