@@ -28,6 +28,7 @@ type Client struct {
 	Interface Interface
 	Form      string // the card's form: what is tried first where the interface doesn't say its version
 	Stream    bool   // use streaming calls
+	GRPC      Dialling
 	works     atomic.Pointer[wire]
 }
 

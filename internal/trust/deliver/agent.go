@@ -62,6 +62,19 @@ func NewA2A(client *http.Client, card *a2a.Card) (*A2A, error) {
 	return nil, errors.New("the agent card names no interface over JSON-RPC, HTTP+JSON or gRPC")
 }
 
+// Over has gRPC endpoints reached in this way.
+func (a *A2A) Over(d a2a.Dialling) *A2A {
+	for _, c := range []*a2a.Client{a.Unary, a.Streaming} {
+		if c != nil {
+			c.GRPC = d
+		}
+	}
+	return a
+}
+
+// Endpoint is where messages go.
+func (a *A2A) Endpoint() string { return a.Unary.Interface.URL }
+
 // Say sends a message. Where one of unary and streaming calls is refused, the other is tried: cards promise what agents
 // don't keep.
 func (a *A2A) Say(ctx context.Context, m Message) (*Answer, error) {
