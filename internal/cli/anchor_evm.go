@@ -89,15 +89,16 @@ the command goes on with that one first.` + exits("0  final", "1  the contract h
 			job := superJob{s: &evm.Super{Client: cl}, name: list[0].Name, state: state, runs: args}
 			b, err := job.run(ctx)
 			switch {
-			case errors.Is(err, evm.ErrSame):
-				_, err = fmt.Fprintln(s.out, "these heads are anchored already")
-				return err
 			case errors.Is(err, anchor.ErrConflict):
 				return &statusError{status: ExitGate, err: err}
 			case err != nil:
 				return environment(err)
 			}
-			_, err = fmt.Fprintf(s.out, "%d runs, %.9f ether, %s\n", len(b.Evidence), b.Cost, b.Detail)
+			already := ""
+			if b.Known {
+				already = "already anchored: "
+			}
+			_, err = fmt.Fprintf(s.out, "%s%d runs, %.9f ether, %s\n", already, len(b.Evidence), b.Cost, b.Detail)
 			return err
 		},
 	}

@@ -3,237 +3,54 @@ package evm
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/crypto"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
 	"github.com/bodycam-dev/bodycam/internal/anchor/anchortest"
+	"github.com/bodycam-dev/bodycam/internal/anchor/evm/evmtest"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
-// chain is an anvil node of Osaka rules that makes blocks when it is told to, behind two doors that can be shut and can lie.
-type chain struct {
-	t     *testing.T
-	url   string
-	doors [2]*door
-	eth   *ethclient.Client
-	key   *ecdsa.PrivateKey
-}
+// chain is an anvil node with what this package needs of it.
+type chain struct{ *evmtest.Node }
 
-type door struct {
-	*httptest.Server
-	down atomic.Bool
-	lie  atomic.Pointer[func(method string, answer []byte) []byte]
-}
+func newChain(t *testing.T) *chain { t.Helper(); return &chain{evmtest.Anvil(t)} }
 
-// anvil finds the program: npm install @foundry-rs/anvil.
-func anvil(t *testing.T) string {
-	t.Helper()
-	if p := os.Getenv("ANVIL"); p != "" {
-		return p
-	}
-	p, err := exec.LookPath("anvil")
-	if err != nil {
-		t.Skip("no anvil: npm install -g @foundry-rs/anvil, or set ANVIL to the program")
-	}
-	return p
-}
-
-func newChain(t *testing.T) *chain {
-	t.Helper()
-	program := anvil(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	cmd := exec.Command(program, "--port", fmt.Sprint(port), "--hardfork", "osaka", "--no-mining", "--slots-in-an-epoch", "1", "--silent", "--accounts", "3")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	c := &chain{t: t, url: fmt.Sprintf("http://127.0.0.1:%d", port)}
-	// The first of anvil's accounts, whose keys are public.
-	if c.key, err = crypto.HexToECDSA("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"); err != nil {
-		t.Fatal(err)
-	}
-	if c.eth, err = ethclient.Dial(c.url); err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; ; i++ {
-		if _, err := c.eth.BlockNumber(t.Context()); err == nil {
-			break
-		} else if i == 200 {
-			t.Fatalf("anvil doesn't answer: %v", err)
-		}
-		time.Sleep(25 * time.Millisecond)
-	}
-	for i := range c.doors {
-		c.doors[i] = c.open()
-	}
-	return c
-}
-
-func (c *chain) open() *door {
-	d := &door{}
-	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q, err := io.ReadAll(r.Body)
-		if err != nil || d.down.Load() {
-			http.Error(w, "down", http.StatusBadGateway)
-			return
-		}
-		res, err := http.Post(c.url, "application/json", bytes.NewReader(q))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		defer res.Body.Close()
-		answer, err := io.ReadAll(res.Body)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		if lie := d.lie.Load(); lie != nil {
-			var m struct{ Method string }
-			if json.Unmarshal(q, &m) == nil {
-				answer = (*lie)(m.Method, answer)
-			}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(answer)
-	}))
-	c.t.Cleanup(d.Close)
-	return d
-}
-
-func (c *chain) rpc(method string, args ...any) {
-	c.t.Helper()
-	if err := c.eth.Client().Call(nil, method, args...); err != nil {
-		c.t.Fatalf("%s: %v", method, err)
-	}
-}
-
-func (c *chain) mine() { c.t.Helper(); c.rpc("evm_mine") }
-
-// deploy creates a design's contract.
 func (c *chain) deploy(design string) common.Address {
-	c.t.Helper()
+	c.T.Helper()
 	code, err := Bytecode(design)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
-	r := c.transact(nil, code)
-	return r.ContractAddress
-}
-
-// transact sends and mines a transaction of the account.
-func (c *chain) transact(to *common.Address, data []byte) *types.Receipt {
-	c.t.Helper()
-	ctx := c.t.Context()
-	from := crypto.PubkeyToAddress(c.key.PublicKey)
-	nonce, err := c.eth.PendingNonceAt(ctx, from)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	tx, err := types.SignNewTx(c.key, types.LatestSignerForChainID(big.NewInt(31337)), &types.DynamicFeeTx{
-		ChainID: big.NewInt(31337), Nonce: nonce, GasTipCap: big.NewInt(2e9), GasFeeCap: big.NewInt(50e9), Gas: 2_000_000, To: to, Data: data,
-	})
-	if err == nil {
-		err = c.eth.SendTransaction(ctx, tx)
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	c.mine()
-	r, err := c.eth.TransactionReceipt(ctx, tx.Hash())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return r
+	return c.Deploy(code)
 }
 
 func (c *chain) options(design string, contract common.Address) Options {
-	return Options{Nodes: []string{c.doors[0].URL, c.doors[1].URL}, Chain: 31337, Contract: contract, Design: design, Key: c.key}
+	return Options{Nodes: []string{c.Doors[0].URL, c.Doors[1].URL}, Chain: c.Chain, Contract: contract, Design: design, Key: c.Key}
 }
 
 func (c *chain) client(o Options) *Client {
-	c.t.Helper()
-	cl, err := Dial(c.t.Context(), o)
+	c.T.Helper()
+	cl, err := Dial(c.T.Context(), o)
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	return cl
-}
-
-// root is what a verifier would know: where the anchors are, and, from a node that he relies on, the chain's blocks.
-func (c *chain) root(design string, contract common.Address) proof.Root {
-	c.t.Helper()
-	r := proof.Root{Kind: proof.KindEVM, Chain: 31337, Contract: strings.ToLower(contract.Hex()), Design: design,
-		Sender: strings.ToLower(crypto.PubkeyToAddress(c.key.PublicKey).Hex())}
-	n, err := c.eth.BlockNumber(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for i := range n + 1 {
-		h, err := c.eth.HeaderByNumber(c.t.Context(), new(big.Int).SetUint64(i))
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		r.Blocks = append(r.Blocks, h.Hash().Hex())
-	}
-	return r
-}
-
-func (c *chain) events(design string, contract common.Address) int {
-	c.t.Helper()
-	logs, err := c.eth.FilterLogs(c.t.Context(), ethereum.FilterQuery{FromBlock: big.NewInt(0), Addresses: []common.Address{contract},
-		Topics: [][]common.Hash{{common.Hash(proof.EventTopic(design))}}})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return len(logs)
-}
-
-func TestSuite(t *testing.T) {
-	for _, design := range []string{proof.DesignHead, proof.DesignMapping} {
-		t.Run(design, func(t *testing.T) {
-			anchortest.Suite(t, func(t *testing.T, _ *anchortest.Log) *anchortest.Fixture {
-				c := newChain(t)
-				contract := c.deploy(design)
-				return &anchortest.Fixture{
-					Mechanism:   &Mechanism{c.client(c.options(design, contract))},
-					Root:        func() proof.Root { return c.root(design, contract) },
-					Down:        func(d bool) { c.doors[0].down.Store(d); c.doors[1].down.Store(d) },
-					Commitments: func() int { return c.events(design, contract) },
-					Turn:        c.mine,
-					Linear:      design == proof.DesignHead,
-				}
-			})
-		})
-	}
 }
 
 // way is one head on its way, without a runner.
@@ -269,13 +86,13 @@ func newWay(t *testing.T, change func(*Options)) *way {
 
 // step goes one step and stores the ticket.
 func (w *way) step(want anchor.State) anchor.Step {
-	w.t.Helper()
-	s, err := w.m.Advance(w.t.Context(), w.h, w.ticket)
+	w.T.Helper()
+	s, err := w.m.Advance(w.T.Context(), w.h, w.ticket)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	if s.State != want {
-		w.t.Fatalf("it is %s, want %s (%s)", s.State, want, s.Detail)
+		w.T.Fatalf("it is %s, want %s (%s)", s.State, want, s.Detail)
 	}
 	if s.Ticket != nil {
 		w.ticket = s.Ticket
@@ -284,10 +101,10 @@ func (w *way) step(want anchor.State) anchor.Step {
 }
 
 func (w *way) transactions() int {
-	w.t.Helper()
+	w.T.Helper()
 	t, err := parseTicket(w.ticket)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return len(t.Txs)
 }
@@ -296,11 +113,11 @@ func TestStates(t *testing.T) {
 	w := newWay(t, nil)
 	w.step(anchor.Submitted)
 	w.step(anchor.Submitted)
-	w.mine()
+	w.Mine()
 	w.step(anchor.Included)
-	w.mine()
+	w.Mine()
 	w.step(anchor.Safe)
-	w.mine()
+	w.Mine()
 	s := w.step(anchor.Final)
 	if s.Cost <= 0 || s.Evidence == nil || w.transactions() != 1 {
 		t.Errorf("%+v", s)
@@ -311,24 +128,24 @@ func TestStates(t *testing.T) {
 func TestReorg(t *testing.T) {
 	w := newWay(t, nil)
 	var snapshot string
-	if err := w.eth.Client().Call(&snapshot, "evm_snapshot"); err != nil {
+	if err := w.Eth.Client().Call(&snapshot, "evm_snapshot"); err != nil {
 		t.Fatal(err)
 	}
 	w.step(anchor.Submitted)
-	w.mine()
+	w.Mine()
 	first := w.step(anchor.Included)
-	w.rpc("evm_revert", snapshot)
-	w.rpc("anvil_mine", 1, 60) // another block in its place
+	w.RPC("evm_revert", snapshot)
+	w.RPC("anvil_mine", 1, 60) // another block in its place
 	w.step(anchor.Orphaned)
-	w.mine()
+	w.Mine()
 	w.step(anchor.Included)
-	w.mine()
-	w.mine()
+	w.Mine()
+	w.Mine()
 	last := w.step(anchor.Final)
-	if w.transactions() != 1 || w.events(proof.DesignHead, w.m.o.Contract) != 1 {
-		t.Errorf("%d transactions, %d events", w.transactions(), w.events(proof.DesignHead, w.m.o.Contract))
+	if w.transactions() != 1 || w.Events(proof.DesignHead, w.m.o.Contract) != 1 {
+		t.Errorf("%d transactions, %d events", w.transactions(), w.Events(proof.DesignHead, w.m.o.Contract))
 	}
-	m := &proof.Manifest{Roots: map[string]proof.Root{"evm": w.root(proof.DesignHead, w.m.o.Contract)}}
+	m := &proof.Manifest{Roots: map[string]proof.Root{"evm": w.Root(proof.DesignHead, w.m.o.Contract)}}
 	judge := func(e *proof.Evidence) ledger.Status {
 		return proof.Judge(anchortest.Origin, []ledger.Anchor{{Kind: e.Kind, Data: e.Append(nil)}}, m).Attestations[0].Status
 	}
@@ -348,10 +165,10 @@ func TestDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.rpc("anvil_dropTransaction", tx.Hash())
-	w.mine()
+	w.RPC("anvil_dropTransaction", tx.Hash())
+	w.Mine()
 	w.step(anchor.Submitted) // sent again
-	w.mine()
+	w.Mine()
 	w.step(anchor.Included)
 }
 
@@ -381,7 +198,7 @@ func TestStuck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.eth.TransactionByHash(t.Context(), b.Hash()); !errors.Is(err, ethereum.NotFound) {
+	if _, _, err := w.Eth.TransactionByHash(t.Context(), b.Hash()); !errors.Is(err, ethereum.NotFound) {
 		t.Errorf("the replacement was sent before it was stored: %v", err)
 	}
 	for name, k := range map[string][2]*big.Int{"tip": {a.GasTipCap(), b.GasTipCap()}, "fee": {a.GasFeeCap(), b.GasFeeCap()}} {
@@ -393,17 +210,17 @@ func TestStuck(t *testing.T) {
 		t.Error("the replacement has another nonce")
 	}
 	w.step(anchor.Submitted)
-	w.mine()
+	w.Mine()
 	w.step(anchor.Included)
 
 	// Where the base fee outgrows it, there is nothing to wait for.
 	w1 := newWay(t, nil)
 	w1.step(anchor.Submitted)
-	w1.rpc("anvil_setNextBlockBaseFeePerGas", "0x"+big.NewInt(8e9).Text(16))
-	w1.mine()
+	w1.RPC("anvil_setNextBlockBaseFeePerGas", "0x"+big.NewInt(8e9).Text(16))
+	w1.Mine()
 	w1.step(anchor.Pending)
 	w1.step(anchor.Submitted)
-	w1.mine()
+	w1.Mine()
 	w1.step(anchor.Included)
 	if w1.transactions() != 2 {
 		t.Errorf("%d transactions, want 2", w1.transactions())
@@ -412,8 +229,8 @@ func TestStuck(t *testing.T) {
 	// Above the bound nothing is raised; it waits.
 	w2 := newWay(t, func(o *Options) { o.MaxFee = big.NewInt(3e9) })
 	w2.step(anchor.Submitted)
-	w2.rpc("anvil_setNextBlockBaseFeePerGas", "0x"+big.NewInt(8e9).Text(16))
-	w2.mine()
+	w2.RPC("anvil_setNextBlockBaseFeePerGas", "0x"+big.NewInt(8e9).Text(16))
+	w2.Mine()
 	w2.now = w2.now.Add(time.Hour)
 	w2.step(anchor.Submitted)
 	if w2.transactions() != 1 {
@@ -424,12 +241,12 @@ func TestStuck(t *testing.T) {
 // TestForeignNonce: another transaction of the account takes the nonce; the anchor is signed anew.
 func TestForeignNonce(t *testing.T) {
 	w := newWay(t, nil)
-	w.transact(&common.Address{1}, nil)
+	w.Transact(&common.Address{1}, nil)
 	w.step(anchor.Pending)
 	w.step(anchor.Submitted)
-	w.mine()
+	w.Mine()
 	w.step(anchor.Included)
-	if n := w.events(proof.DesignHead, w.m.o.Contract); n != 1 {
+	if n := w.Events(proof.DesignHead, w.m.o.Contract); n != 1 {
 		t.Errorf("%d events", n)
 	}
 }
@@ -438,7 +255,7 @@ func TestForeignNonce(t *testing.T) {
 func TestForkIsFree(t *testing.T) {
 	w := newWay(t, nil)
 	w.step(anchor.Submitted)
-	w.mine()
+	w.Mine()
 	_, err := w.m.prepare(t.Context(), anchorHead(proof.ChainLog(anchortest.Origin), merkle.Hash{}, merkle.Hash{1}), merkle.Hash{1})
 	if !errors.Is(err, anchor.ErrConflict) || !strings.Contains(err.Error(), "has head") {
 		t.Errorf("%v", err)
@@ -448,38 +265,38 @@ func TestForkIsFree(t *testing.T) {
 func TestNodes(t *testing.T) {
 	t.Run("one of two down", func(t *testing.T) {
 		w := newWay(t, nil)
-		w.doors[1].down.Store(true)
+		w.Doors[1].Down.Store(true)
 		if s, err := w.m.Advance(t.Context(), w.h, w.ticket); err == nil {
 			t.Errorf("with one of two nodes it is %s", s.State)
 		}
-		w.doors[1].down.Store(false)
+		w.Doors[1].Down.Store(false)
 		w.step(anchor.Submitted)
 	})
 	t.Run("one of three down or lying", func(t *testing.T) {
 		w := newWay(t, nil)
-		third := w.open()
+		third := w.Open()
 		o := w.m.o
 		o.Nodes = append(o.Nodes, third.URL)
 		w.m = &Mechanism{w.client(o)}
-		third.down.Store(true)
+		third.Down.Store(true)
 		w.step(anchor.Submitted)
-		third.down.Store(false)
+		third.Down.Store(false)
 		lie := func(method string, answer []byte) []byte {
 			if method == "eth_getTransactionReceipt" {
 				return []byte(`{"jsonrpc":"2.0","id":` + id(answer) + `,"result":null}`)
 			}
 			return answer
 		}
-		third.lie.Store(&lie)
-		w.mine()
-		w.mine()
-		w.mine()
+		third.Lie.Store(&lie)
+		w.Mine()
+		w.Mine()
+		w.Mine()
 		w.step(anchor.Final)
 	})
 	t.Run("one of two says that it is included", func(t *testing.T) {
 		w := newWay(t, nil)
 		w.step(anchor.Submitted)
-		w.mine()
+		w.Mine()
 		real := w.step(anchor.Included)
 		lie := func(method string, answer []byte) []byte {
 			if method == "eth_getBlockByNumber" || method == "eth_getTransactionReceipt" {
@@ -487,7 +304,7 @@ func TestNodes(t *testing.T) {
 			}
 			return answer
 		}
-		w.doors[1].lie.Store(&lie)
+		w.Doors[1].Lie.Store(&lie)
 		if s, err := w.m.Advance(t.Context(), w.h, w.ticket); err == nil {
 			t.Errorf("while the nodes disagree it is %s", s.State)
 		}
@@ -524,7 +341,7 @@ func TestGas(t *testing.T) {
 	log := proof.ChainLog(anchortest.Origin)
 	use := func(contract common.Address, data []byte) uint64 {
 		t.Helper()
-		r := c.transact(&contract, data)
+		r := c.Transact(&contract, data)
 		if r.Status != types.ReceiptStatusSuccessful {
 			t.Fatal("it reverted")
 		}
@@ -580,21 +397,33 @@ func TestSuper(t *testing.T) {
 		if got.State == anchor.Final {
 			break
 		}
-		c.mine()
+		c.Mine()
 	}
-	if got.State != anchor.Final || len(got.Evidence) != 100 || c.events(proof.DesignSuper, contract) != 1 {
+	if got.State != anchor.Final || len(got.Evidence) != 100 || c.Events(proof.DesignSuper, contract) != 1 {
 		t.Fatalf("%s with %d proofs", got.State, len(got.Evidence))
 	}
-	m := &proof.Manifest{Roots: map[string]proof.Root{"evm": c.root(proof.DesignSuper, contract)}}
+	m := &proof.Manifest{Roots: map[string]proof.Root{"evm": c.Root(proof.DesignSuper, contract)}}
 	for i, e := range got.Evidence {
 		j := proof.Judge(notes[i].Origin, []ledger.Anchor{{Kind: e.Kind, Data: e.Append(nil)}}, m)
 		if a := j.Attestations[0]; a.Status != ledger.StatusVerified {
 			t.Fatalf("member %d: %+v", i, a)
 		}
 	}
-	// The next batch goes on from there, and the same again is refused without a cost.
-	if _, err := s.Prepare(t.Context(), notes); !errors.Is(err, ErrSame) {
-		t.Errorf("%v", err)
+	// The same again, with the state lost: no second transaction, and the proofs are there again.
+	again, err := s.Prepare(t.Context(), notes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Advance(t.Context(), again)
+	if err != nil || !b.Known || b.State != anchor.Final || len(b.Evidence) != 100 || c.Events(proof.DesignSuper, contract) != 1 {
+		t.Fatalf("again: %s, %d proofs, %v", b.State, len(b.Evidence), err)
+	}
+	// The next batch goes on from there.
+	if _, err := s.Prepare(t.Context(), notes[:50]); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Prepare(t.Context(), append(notes[:2:2], notes[0])); err == nil {
+		t.Error("a log is there twice")
 	}
 }
 

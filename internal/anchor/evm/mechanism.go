@@ -85,15 +85,27 @@ func (m *Mechanism) ours(h anchor.Head, have merkle.Hash) bool {
 
 // adopt finds the transaction that anchored this head before our state was lost.
 func (m *Mechanism) adopt(ctx context.Context, h anchor.Head) ([]byte, error) {
-	head, log := proof.ChainHead(h.Checkpoint), proof.ChainLog(h.Origin)
-	second := common.Hash(log)
+	second := common.Hash(proof.ChainLog(h.Origin))
 	if m.o.Design == proof.DesignMapping {
 		second = common.Hash(number(h.Size))
 	}
-	q := ethereum.FilterQuery{FromBlock: big.NewInt(0), Addresses: []common.Address{m.o.Contract}, Topics: [][]common.Hash{
-		{common.Hash(proof.EventTopic(m.o.Design))}, {common.Hash(address(m.sender))}, {second},
+	t, err := m.recover(ctx, proof.ChainHead(h.Checkpoint), second)
+	if err != nil {
+		return nil, err
+	}
+	return t.marshal(), nil
+}
+
+// recover makes the ticket again of a transaction that is in the chain, from the event by which it set the head. topics are
+// those behind the sender's.
+func (c *Client) recover(ctx context.Context, head merkle.Hash, topics ...common.Hash) (*ticket, error) {
+	q := ethereum.FilterQuery{FromBlock: big.NewInt(0), Addresses: []common.Address{c.o.Contract}, Topics: [][]common.Hash{
+		{common.Hash(proof.EventTopic(c.o.Design))}, {common.Hash(address(c.sender))},
 	}}
-	tx, err := first(ctx, m.nodes, "looking for the anchor's event", func(ctx context.Context, e *ethclient.Client) ([]byte, error) {
+	for _, t := range topics {
+		q.Topics = append(q.Topics, []common.Hash{t})
+	}
+	tx, err := first(ctx, c.nodes, "looking for the anchor's event", func(ctx context.Context, e *ethclient.Client) ([]byte, error) {
 		logs, err := e.FilterLogs(ctx, q)
 		if err != nil {
 			return nil, err
@@ -119,7 +131,7 @@ func (m *Mechanism) adopt(ctx context.Context, h anchor.Head) ([]byte, error) {
 		return nil, err
 	}
 	t.Nonce, t.Data, t.Gas = signed.Nonce(), signed.Data(), signed.Gas()
-	return t.marshal(), nil
+	return t, nil
 }
 
 // Advance implements [anchor.Mechanism].

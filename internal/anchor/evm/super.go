@@ -18,13 +18,11 @@ import (
 // is stored before Advance sees it.
 type Super struct{ *Client }
 
-// ErrSame tells that the newest super-root is over the same heads.
-var ErrSame = errors.New("these heads are anchored already")
-
 // superTicket is a ticket with its members.
 type superTicket struct {
 	ticket
 	Notes []string `json:"checkpoints"`
+	Known bool     `json:"known,omitempty"`
 }
 
 // Batch is how far a super-root has come.
@@ -34,9 +32,12 @@ type Batch struct {
 	Evidence []*proof.Evidence
 	Cost     float64
 	Detail   string
+	// Known tells that these heads were anchored by an earlier call: nothing was sent.
+	Known bool
 }
 
-// Prepare signs the transaction that anchors these heads, in their order. At most one per log.
+// Prepare signs the transaction that anchors these heads, in their order. At most one per log. Where the contract's newest
+// super-root is over just these, the transaction that set it is taken up instead, so that lost proofs can be made again.
 func (s *Super) Prepare(ctx context.Context, notes []*checkpoint.Note) ([]byte, error) {
 	if len(notes) == 0 {
 		return nil, errors.New("a super-root of no log")
@@ -57,10 +58,12 @@ func (s *Super) Prepare(ctx context.Context, notes []*checkpoint.Note) ([]byte, 
 		return nil, err
 	}
 	root := members.Root()
-	if have == root {
-		return nil, ErrSame
+	var inner *ticket
+	if t.Known = have == root; t.Known {
+		inner, err = s.recover(ctx, root)
+	} else {
+		inner, err = s.prepare(ctx, anchorSuper(have, root, uint64(len(members))), root)
 	}
-	inner, err := s.prepare(ctx, anchorSuper(have, root, uint64(len(members))), root)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +81,7 @@ func (s *Super) Advance(ctx context.Context, raw []byte) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	out := Batch{State: p.state}
+	out := Batch{State: p.state, Known: t.Known}
 	if p.change {
 		if out.Ticket, err = json.Marshal(t); err != nil {
 			return Batch{}, err
