@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -201,6 +202,14 @@ func (c *Card) addInterface(o object, at *url.URL, raw, binding, version, tenant
 		o.note("protocolBinding", ruleInterface, fmt.Sprintf("binding %q is taken for HTTP+JSON", binding), bodycam.Low)
 		b = REST
 	}
+	if host, port, err := net.SplitHostPort(strings.TrimSpace(raw)); b == GRPC && err == nil { // gRPC's endpoints need no scheme
+		if at != nil && (isAnyHost(host) || isLoopback(host) && !isLoopback(at.Hostname())) {
+			o.note("url", ruleInterface, fmt.Sprintf("the card names %s, which no caller can reach; %s is used", raw, at.Hostname()), bodycam.Medium)
+			host = at.Hostname()
+		}
+		c.keep(Interface{URL: net.JoinHostPort(host, port), Binding: b, Version: version, Tenant: tenant})
+		return
+	}
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
 		o.note("url", ruleInterface, fmt.Sprintf("%q is no URL", bodycam.Escape(raw)), bodycam.Medium)
@@ -228,6 +237,10 @@ func (c *Card) addInterface(o object, at *url.URL, raw, binding, version, tenant
 	if b == GRPC && u.Host == "" {
 		i.URL = raw
 	}
+	c.keep(i)
+}
+
+func (c *Card) keep(i Interface) {
 	if !slices.Contains(c.Interfaces, i) {
 		c.Interfaces = append(c.Interfaces, i)
 	}

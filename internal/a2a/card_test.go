@@ -34,6 +34,8 @@ func TestCardForms(t *testing.T) {
 			[]string{"description: it is null", "version: it is missing", "url: the URL is relative", "skills[0].id: it is missing", "skills[0].tags: it is missing"}},
 		{"unreachable URL", `{"name":"a","description":"d","version":"1","url":"http://0.0.0.0:41242/","skills":[]}`, "0.2", "http://host:1/", JSONRPC,
 			[]string{"which no caller can reach", "no skill is declared"}},
+		{"gRPC at an address", `{"name":"a","description":"d","version":"1","supportedInterfaces":[{"url":"127.0.0.1:50051","protocolBinding":"GRPC","protocolVersion":"1.0"}],"skills":[]}`,
+			"1.0", "host:50051", GRPC, []string{"which no caller can reach"}},
 		{"REST by another name, same id twice", `{"name":"a","description":"d","version":"1","supportedInterfaces":[{"url":"http://h","protocolBinding":"REST","protocolVersion":"1.0"}],
 			"skills":[{"id":"s","name":"S","description":"x","tags":"t"},{"id":"s","name":"S","description":"x","tags":["t"]}]}`, "1.0", "http://h", REST,
 			[]string{`binding "REST" is taken for HTTP+JSON`, "not a list", "not unique"}},

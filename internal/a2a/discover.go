@@ -71,8 +71,8 @@ func fetch(ctx context.Context, client *http.Client, u *url.URL, header http.Hea
 	if err != nil {
 		return nil, err
 	}
-	maps.Copy(req.Header, header)
 	req.Header.Set("Accept", "application/json")
+	maps.Copy(req.Header, header)
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -94,23 +94,4 @@ func fetch(ctx context.Context, client *http.Client, u *url.URL, header http.Hea
 		return nil, fmt.Errorf("%s: %w", u, err)
 	}
 	return &Fetched{c, at.String()}, nil
-}
-
-// Extended fetches the card for callers that are known. It needs credentials in header.
-func Extended(ctx context.Context, client *http.Client, i Interface, at string, header http.Header) (*Fetched, error) {
-	base, err := url.Parse(i.URL)
-	if err != nil {
-		return nil, fmt.Errorf("the agent's endpoint: %w", err)
-	}
-	var errs []error
-	for _, p := range []string{"/extendedAgentCard", "/v1/card", "/agent/authenticatedExtendedCard"} {
-		u := *base
-		u.Path = strings.TrimSuffix(base.Path, "/") + p
-		f, err := fetch(ctx, client, &u, header)
-		if err == nil {
-			return f, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, fmt.Errorf("fetching the extended card of %s: %w", at, errors.Join(errs...))
 }

@@ -26,6 +26,7 @@ type probeFlags struct {
 	timeout                            time.Duration
 	bearer, oauthURL, oauthID, oauthSe string
 	apiKeys, oauthScopes               []string
+	credentialsTo                      []string
 	cert, key, ca, cardKeys            string
 	traces, mlflow, experiment         string
 	traceWait                          time.Duration
@@ -125,6 +126,7 @@ func (f *probeFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.cert, "client-cert", "", "client certificate, PEM file")
 	fl.StringVar(&f.key, "client-key", "", "its key, PEM file")
 	fl.StringVar(&f.ca, "ca", "", "certificate authorities to trust, PEM file")
+	fl.StringArrayVar(&f.credentialsTo, "credentials-to", nil, "HOST or HOST:PORT that gets the credentials too, beside TARGET's host (repeatable)")
 	fl.StringVar(&f.cardKeys, "card-keys", "", "JSON Web Key Set that the card's signatures must hold under")
 
 	fl.StringVar(&f.traces, "traces", "none", "where the agent's traces are: none, otlp, otlp=ADDRESS:PORT (we receive), or mlflow")

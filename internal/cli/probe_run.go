@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -182,17 +181,8 @@ func (p *probing) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var hosts []string
-	for _, u := range []string{p.target, f.chat} {
-		if v, err := url.Parse(u); err == nil && v.Host != "" {
-			hosts = append(hosts, v.Host)
-		}
-	}
-	if p.client, err = creds.New(hosts...); err != nil {
-		return usage("%w", err)
-	}
-	if p.dial != nil {
-		p.client.Transport = &http.Transport{DialContext: p.dial, MaxIdleConnsPerHost: 8}
+	if p.client, err = p.connect(creds); err != nil {
+		return err
 	}
 	d, err := p.declared(ctx)
 	if err != nil {
@@ -229,6 +219,26 @@ func (p *probing) prepare(ctx context.Context) error {
 	}
 	p.audit = a
 	return nil
+}
+
+// connect makes the client: its credentials go to the hosts of the target, encrypted where the target's URL is.
+func (p *probing) connect(creds deliver.Credentials) (*deliver.Client, error) {
+	var hosts []string
+	for _, t := range []string{p.target, p.f.chat} {
+		if v, err := url.Parse(t); err == nil && v.Host != "" {
+			hosts = append(hosts, v.Hostname())
+			creds.Encrypted = creds.Encrypted || v.Scheme == "https"
+		}
+	}
+	hosts = append(hosts, p.f.credentialsTo...)
+	if creds.Dial = p.dial; p.dial != nil {
+		hosts, creds.Encrypted = nil, false // whatever is named, it is the agent in the sandbox
+	}
+	c, err := creds.New(hosts...)
+	if err != nil {
+		return nil, usage("%w", err)
+	}
+	return c, nil
 }
 
 func readProbes(path string, d *trust.Declaration) ([]trust.Probe, error) {
@@ -270,7 +280,13 @@ func writeTo(path string, f func(io.Writer) error) error {
 
 func (p *probing) declared(ctx context.Context) (*declare.Result, error) {
 	f := p.f
-	o := declare.Options{Target: p.target, Kind: f.kind, HTTP: p.client.Client, Variants: true}
+	o := declare.Options{Target: p.target, Kind: f.kind, HTTP: p.client.Client, Variants: true, GRPC: p.client.GRPC()}
+	if p.client.Knows() {
+		o.Nobody = p.client.Nobody
+	}
+	if u, err := url.Parse(p.target); err == nil && u.Host != "" {
+		o.From = p.client.From(ctx, u.Hostname())
+	}
 	if f.declaration != "" {
 		o.Target = f.declaration
 	}
@@ -314,7 +330,11 @@ func (p *probing) agent(ctx context.Context, d *declare.Result) (deliver.Agent, 
 	if err != nil {
 		return nil, environment(err)
 	}
-	return a, nil
+	if p.client.Knows() && !p.client.Sends(a.Endpoint()) && !f.quiet {
+		fmt.Fprintf(p.s.err, "bodycam: the agent's endpoint %s is not at the target's host, or not encrypted: your credentials are not sent to it (--credentials-to HOST)\n",
+			bodycam.Printable(a.Endpoint()))
+	}
+	return a.Over(p.client.GRPC()), nil
 }
 
 // send tells what is coming, then sends.

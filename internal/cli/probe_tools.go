@@ -67,9 +67,9 @@ func (f *probeFlags) remoteTools(ctx context.Context, s *streams, target string,
 	if err != nil {
 		return err
 	}
-	client, err := creds.New()
+	client, err := p.connect(creds)
 	if err != nil {
-		return usage("%w", err)
+		return err
 	}
 	o.ReadOnlyAlone = !f.sideEffects
 	rep, err := toolcheck.Run(ctx, mcp.Target{URL: target, HTTP: client.Client}, o)

@@ -37,15 +37,19 @@ const (
 
 // Options says what to read and as whom.
 type Options struct {
-	Target  string   // URL of an agent or card, a file or folder, or a command (MCP, external)
-	Kind    string   // "": told from the target
-	Command []string // MCP: the server's command; external: the parser, which gets Target as its last argument
-	Env     []string // of Command
-	HTTP    *http.Client
-	Header  http.Header // credentials
-	Keys    []a2a.Key   // that card signatures are checked with
-	// Variants has the declaration fetched under several versions and callers.
+	Target  string       // URL of an agent or card, a file or folder, or a command (MCP, external)
+	Kind    string       // "": told from the target
+	Command []string     // MCP: the server's command; external: the parser, which gets Target as its last argument
+	Env     []string     // of Command
+	HTTP    *http.Client // with credentials, where there are any
+	Keys    []a2a.Key    // that card signatures are checked with
+	// Variants has an agent card fetched under several versions and by several callers.
 	Variants bool
+	// Nobody is a client without the credentials that HTTP has; nil: HTTP has none.
+	Nobody *http.Client
+	// From are clients without credentials that ask from other addresses, by a name for each.
+	From map[string]*http.Client
+	GRPC a2a.Dialling // how gRPC endpoints are reached, with credentials
 }
 
 // Result is a declaration with all that was noticed while reading it.
@@ -56,19 +60,6 @@ type Result struct {
 	Variants    []Variant
 	Card        *a2a.Card // of an A2A agent
 	Signatures  []a2a.SignatureCheck
-}
-
-// Variant pins one form in which the declaration was served.
-type Variant struct {
-	Version string   `json:"version,omitempty"` // A2A-Version that was asked for
-	Caller  string   `json:"caller"`            // who asked: known, unknown, browser
-	SHA256  string   `json:"sha256,omitempty"`
-	Form    string   `json:"form,omitempty"`
-	Skills  []string `json:"skills,omitempty"`
-	Hosts   []string `json:"hosts,omitempty"`
-	Error   string   `json:"error,omitempty"`
-	content string   // normalised skills
-	urls    []string
 }
 
 // Read reads the declaration.
@@ -149,7 +140,7 @@ func readA2A(ctx context.Context, o Options) (*Result, error) {
 		}
 		o.Variants = false
 	} else {
-		f, err := a2a.Discover(ctx, o.HTTP, o.Target, o.Header)
+		f, err := a2a.Discover(ctx, o.HTTP, o.Target, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -159,6 +150,9 @@ func readA2A(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	r.Raw, r.Declaration = r.Card.Raw, FromCard(r.Card)
+	if o.Variants {
+		r.extended(ctx, o)
+	}
 	for _, d := range r.Card.Deviations {
 		r.Findings = append(r.Findings, deviationFinding(d.Place, d.Rule, d.What, d.Severity))
 	}
@@ -185,111 +179,10 @@ func FromCard(c *a2a.Card) *trust.Declaration {
 	return d
 }
 
-// variants fetches the card as several callers and under several versions, and compares what is declared.
-func (r *Result) variants(ctx context.Context, o Options, f *a2a.Fetched) {
-	callers := []struct {
-		name   string
-		header http.Header
-	}{{"known", o.Header}, {"unknown", nil}, {"browser", http.Header{"User-Agent": {"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}}}}
-	if len(o.Header) == 0 {
-		callers = callers[1:]
-	}
-	for _, c := range callers {
-		for _, version := range []string{"", "0.3", "1.0"} {
-			h := c.header.Clone()
-			if h == nil {
-				h = http.Header{}
-			}
-			if version != "" {
-				h.Set("A2A-Version", version)
-			}
-			v := Variant{Version: version, Caller: c.name}
-			g, err := a2a.Discover(ctx, o.HTTP, f.URL, h)
-			if err != nil {
-				v.Error = err.Error()
-			} else {
-				v.fill(g.Card)
-			}
-			r.Variants = append(r.Variants, v)
-		}
-	}
-	if f.Extended && len(o.Header) > 0 && len(f.Interfaces) > 0 {
-		v := Variant{Caller: "extended"}
-		if g, err := a2a.Extended(ctx, o.HTTP, f.Interfaces[0], f.URL, o.Header); err != nil {
-			v.Error = err.Error()
-		} else {
-			v.fill(g.Card)
-		}
-		r.Variants = append(r.Variants, v)
-	}
-	var base Variant
-	base.fill(f.Card)
-	r.Findings = append(r.Findings, Equivocations(base, r.Variants)...)
-}
-
-func (v *Variant) fill(c *a2a.Card) {
-	sum := sha256.Sum256(c.Raw)
-	v.SHA256, v.Form = hex.EncodeToString(sum[:]), c.Form
-	var lines []string
-	for _, s := range c.Skills {
-		v.Skills = append(v.Skills, s.ID)
-		lines = append(lines, normal(s.ID)+"\x00"+normal(s.Name)+"\x00"+normal(s.Description)+"\x00"+strings.Join(s.Tags, ","))
-	}
-	slices.Sort(v.Skills)
-	slices.Sort(lines)
-	v.content = strings.Join(lines, "\n")
-	for _, i := range c.Interfaces {
-		v.urls = append(v.urls, i.Binding+" "+strings.TrimSuffix(i.URL, "/"))
-		host := i.URL
-		if _, rest, ok := strings.Cut(host, "://"); ok {
-			host, _, _ = strings.Cut(rest, "/")
-		}
-		if !slices.Contains(v.Hosts, host) {
-			v.Hosts = append(v.Hosts, host)
-		}
-	}
-	slices.Sort(v.urls)
-	slices.Sort(v.Hosts)
-}
-
-// normal makes texts comparable that differ only in case and spaces.
-func normal(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
-
-// Equivocations are the differences between what was declared to different callers and under different versions: other
-// skills, other hosts, or, to another caller of the same version, other endpoints. Another wire form is none, nor is an
-// extended card.
-func Equivocations(base Variant, list []Variant) []bodycam.Finding {
-	var out []bodycam.Finding
-	find := func(v Variant, what string) {
-		out = append(out, bodycam.Finding{Analysis: "trust", Rule: "equivocation", Class: "declaration", Severity: bodycam.High, Count: 1,
-			Title: bodycam.Escape(fmt.Sprintf("the agent declares other %s to the caller %q with A2A-Version %q", what, v.Caller, v.Version))})
-	}
-	for i, v := range list {
-		if v.Error != "" || v.Caller == "extended" {
-			continue
-		}
-		if v.content != base.content {
-			find(v, fmt.Sprintf("skills (%s, not %s)", strings.Join(v.Skills, ", "), strings.Join(base.Skills, ", ")))
-			continue
-		}
-		if !slices.ContainsFunc(v.Hosts, func(h string) bool { return slices.Contains(base.Hosts, h) }) && len(v.Hosts) > 0 {
-			find(v, "hosts ("+strings.Join(v.Hosts, ", ")+")")
-			continue
-		}
-		for _, w := range list[:i] {
-			if w.Error == "" && w.Version == v.Version && w.Caller != "extended" && !slices.Equal(v.urls, w.urls) {
-				find(v, "endpoints ("+strings.Join(v.urls, ", ")+")")
-				break
-			}
-		}
-	}
-	return out
-}
-
 func readMCP(ctx context.Context, o Options) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	t := mcp.Target{Command: o.Command, Env: o.Env, HTTP: withHeader(o.HTTP, o.Header)}
+	t := mcp.Target{Command: o.Command, Env: o.Env, HTTP: o.HTTP}
 	if len(o.Command) == 0 {
 		t.URL = o.Target
 	}
@@ -326,33 +219,6 @@ func FromMCP(s *mcp.Server) *trust.Declaration {
 			Destructive: t.Destructive, OpenWorld: t.OpenWorld, Idempotent: t.Idempotent})
 	}
 	return d
-}
-
-// withHeader adds header fields to every request.
-func withHeader(c *http.Client, h http.Header) *http.Client {
-	if len(h) == 0 {
-		return c
-	}
-	out := *c
-	next := out.Transport
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	out.Transport = adder{h, next}
-	return &out
-}
-
-type adder struct {
-	h    http.Header
-	next http.RoundTripper
-}
-
-func (a adder) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	for k, v := range a.h {
-		r.Header[k] = v
-	}
-	return a.next.RoundTrip(r)
 }
 
 // readSkill reads a folder with a SKILL.md, such a file, or a folder of such folders.
