@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -58,7 +59,19 @@ func main() {
 	only := flag.String("workloads", "", "workloads to run, separated by commas (default: all)")
 	with := flag.String("recorders", "", "recorders to compare, separated by commas (default: all that work here)")
 	seal := flag.Bool("seal", false, "also measure with the record stored and sealed")
+	profile := flag.String("cpuprofile", "", "write where the recorder spends its time to a file, for go tool pprof")
 	flag.Parse()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(f)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	if err := bench(*runs, list(*only), list(*with), *seal); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

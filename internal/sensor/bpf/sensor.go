@@ -120,6 +120,7 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 		return err
 	}
 	s.prog = prog
+	runtime.GC() // the kernel's types, tens of megabytes that loading has read: their end is not to be paid for while recording
 	if s.ring, err = newRing(prog.objs.Ring); err != nil {
 		prog.close()
 		return err

@@ -73,7 +73,10 @@ static inline_always __u32 entry_hash(struct dentry *d)
 	return (h ^ (h >> 7) ^ (h >> 17)) & (ENTRIES - 1);
 }
 
-/* flush_entry sends what an entry gathered and empties it. What can't be sent is counted as lost. */
+/*
+ * flush_entry sends what an entry gathered and empties it. What can't be sent is counted as lost. It returns 1 where it
+ * used s->out.
+ */
 static inline_always int flush_entry(struct scratch *s, struct task_struct *t, struct entry *e, __u32 slot)
 {
 	bool used = e->rd || e->wr || e->mapped;
@@ -114,7 +117,7 @@ static inline_always int flush_entry(struct scratch *s, struct task_struct *t, s
 	}
 	e->opens = e->closes = e->mmaps = e->rd = e->wr = 0;
 	e->mapped = 0;
-	return 0;
+	return 1;
 }
 
 static inline_always void flush_all(struct scratch *s, struct task_struct *t, struct cache *c)
@@ -136,9 +139,7 @@ noinline_fn int flush_slot(__u32 slot)
 	GLOBAL_FN(0);
 	struct cache *cache = my_cache(false);
 	slot &= ENTRIES - 1;
-	if (cache)
-		flush_entry(s, t, &cache->e[slot], slot);
-	return 0;
+	return cache ? flush_entry(s, t, &cache->e[slot], slot) : 0;
 }
 
 /* entry_find returns the slot of the entry for an open file, or -1; given 0 takes any name. */
@@ -151,17 +152,15 @@ static inline_always int entry_find(struct cache *c, struct file *f, struct dent
 	return same_file(&c->e[i], f, d) && (!given || c->e[i].given == given) ? (int)i : -1;
 }
 
-/* entry_take makes room: of the two slots that a file may use, the one not used last. */
-static inline_always int entry_take(struct cache *c, struct dentry *d)
+/* entry_slot picks where an entry goes: of the two slots that a file may use, the one not used last. It has to be flushed. */
+static inline_always int entry_slot(struct cache *c, struct dentry *d)
 {
 	__u32 i = entry_hash(d);
 	if (c->e[i].oid && c->e[i].recent && !c->e[i ^ 1].recent)
 		i ^= 1;
 	else if (c->e[i].oid && !c->e[i ^ 1].oid)
 		i ^= 1;
-	i &= ENTRIES - 1;
-	flush_slot(i);
-	return i;
+	return i & (ENTRIES - 1);
 }
 
 static inline_always void entry_fill(struct entry *e, struct file *f, struct dentry *d, __u64 oid, __u64 given)
@@ -221,7 +220,8 @@ static inline_always void body_of_file(struct body *b, struct file *f)
  */
 static inline_always int new_entry(struct scratch *s, struct cache *cache, struct file *f, struct dentry *d)
 {
-	int slot = entry_take(cache, d) & (ENTRIES - 1);
+	int slot = entry_slot(cache, d);
+	flush_slot(slot);
 	struct body *b = begin(s, K_FILE, SRC_PART, 0);
 	body_of_file(b, f);
 	b->slot = slot;

@@ -91,20 +91,18 @@ noinline_fn int kernel_str_at(__u32 pos)
 	return n > 0 ? n - 1 : 0;
 }
 
-/* hash_user_str returns a hash, never 0, of the string at a user address; it uses s->back. */
-noinline_fn __u64 hash_user_str(__u64 addr)
+/* hash_out returns a hash, never 0, of the n bytes at s->out[HEAD]. */
+noinline_fn __u64 hash_out(__u32 n)
 {
 	GLOBAL_FN(1);
-	long n = bpf_probe_read_user_str(s->back, STR_MAX, (void *)addr);
-	if (n <= 1)
+	if (!n || n > STR_MAX)
 		return 1;
-	n--;
 	__u64 h = n * 0x9e3779b97f4a7c15ULL;
 	struct bpf_iter_num it;
 	int *i;
 	bpf_iter_num_new(&it, 0, (n + 7) / 8);
 	while ((i = bpf_iter_num_next(&it))) {
-		__u64 w = *(__u64 *)(s->back + (((__u32)*i * 8) & (STR_MAX - 8)));
+		__u64 w = *(__u64 *)(s->out + HEAD + (((__u32)*i * 8) & (STR_MAX - 8)));
 		__u32 left = n - *i * 8;
 		if (left < 8)
 			w &= (1ULL << (left * 8)) - 1;

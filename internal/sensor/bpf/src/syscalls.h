@@ -300,7 +300,8 @@ noinline_fn int on_open(void)
 		return 1;
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
 	struct cache *cache = my_cache(true);
-	__u64 given = c->path ? hash_user_str(arg(s, c->path)) : 1;
+	__u32 n = c->path ? user_str(s, arg(s, c->path), HEAD) : 0;
+	__u64 given = hash_out(n);
 	int slot = -1;
 	if (cache) {
 		slot = entry_find(cache, f, d, given);
@@ -320,17 +321,14 @@ noinline_fn int on_open(void)
 			return 0;
 		}
 		if (slot < 0)
-			slot = entry_take(cache, d);
-		else
-			flush_slot(slot);
+			slot = entry_slot(cache, d);
 		slot &= ENTRIES - 1;
+		if (flush_slot(slot) && c->path) /* what is sent on the way is longer than HEAD */
+			n = user_str(s, arg(s, c->path), HEAD);
 	}
 	struct body *b = call_body(s, K_OPEN, SRC_OPEN);
-	__u32 pos = HEAD;
-	if (c->path) {
-		b->len[0] = user_str(s, arg(s, c->path), pos);
-		pos += b->len[0];
-	}
+	b->len[0] = n;
+	__u32 pos = HEAD + n;
 	body_of_file(b, f);
 	b->len[1] = walk(s, &f->f_path, pos);
 	b->walk = s->walk | WALK_OBJECT;
