@@ -5,7 +5,7 @@ AGENT ?= builtin
 SEEDS ?= 1
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test race lint generate check-generated bench bench-sensor attack corpus liars fuzz deps clean help
+.PHONY: all build demo test race lint generate check-generated bench bench-sensor attack corpus liars test-geth fuzz deps clean help
 
 all: build
 
@@ -53,6 +53,9 @@ attack: build ## the attack corpus: executed, found, precision, recall by class 
 
 liars: build ## honest, lying and awkward agents, and what audits say of each (docs/TRUST.md); SEEDS=10 LIARS="-out FILE"
 	$(GO) run -trimpath ./internal/trust/liars/table -seeds $(SEEDS) -bodycam $(BIN) $(LIARS)
+
+test-geth: ## the chain's anchors on go-ethereum's own node (a module of its own: 4 minutes of building, once)
+	cd internal/anchor/evm/gethtest && $(GO) vet . && $(GO) test -timeout 10m .
 
 fuzz: ## every fuzz target for a few seconds
 	sh scripts/fuzz.sh
