@@ -34,6 +34,7 @@ func (s *run) actions(r *store.Run, rows []bodycam.Row, res *link.Result) error 
 			Context:   bodycam.Context{Environment: "sandbox", Sources: s.sources()},
 			Code:      code,
 		}
+		a.Delegation = s.asked()
 		if !row.Ended.IsZero() {
 			a.Execution.Ended = row.Ended.UnixNano()
 		}

@@ -31,6 +31,9 @@ func (s *run) provision(ctx context.Context) error {
 		return err
 	}
 	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.watch}
+	if err := s.beginWork(ctx); err != nil {
+		return err
+	}
 	proxy, err := s.newProxy()
 	if err != nil {
 		return err
@@ -175,6 +178,7 @@ func (s *run) newProxy() (*names.Proxy, error) {
 	for _, f := range n.Forward {
 		o.Forwards = append(o.Forwards, names.Forward{Host: f.Host, Port: uint16(f.Port), Target: f.To})
 	}
+	s.delegates(&o)
 	if s.o.Model.URL != "" {
 		// The path of the URL stays part of what the client asks for; the target is scheme and host alone.
 		u, err := url.Parse(s.o.Model.URL)

@@ -22,6 +22,8 @@ type Service struct {
 	Ready string        // path whose HTTP status must be below 500; "": a connection suffices
 	Wait  time.Duration // the longest until it is ready; default 1 minute
 	Idle  time.Duration // length of the idle window; default 2 seconds
+	// Published: Use lets others use it ([Inside.Publish]).
+	Published bool
 	// Use uses the service. When it returns, the service is ended.
 	Use func(ctx context.Context, in *Inside) error
 }

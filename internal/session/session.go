@@ -27,6 +27,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/sensor/names"
 	"github.com/bodycam-dev/bodycam/internal/sensor/ptrace"
 	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/ledger/delegation"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,6 +45,7 @@ type Options struct {
 	Oracle     bool           // run the task's reference solution in the agent's place
 	Tool       bodycam.Build
 	Service    *Service // the agent's program is a server; nil: it ends by itself
+	Delegation Delegation
 
 	// Unobserved leaves the kernel's sensors out, to measure what they cost. Such a run is incomplete.
 	Unobserved bool
@@ -104,6 +106,8 @@ type run struct {
 	obs   *observer
 	undo  []func() error // what provisioning made, undone in reverse order
 	began time.Time
+
+	party *delegation.Party // the recorder's side of delegations; nil: it takes part in none
 
 	proxy          *names.Proxy
 	stopProxy      func() error // ends the proxy and waits until all it saw was delivered

@@ -14,7 +14,7 @@ import (
 type forward struct {
 	Forward
 	url       *url.URL // nil for a plain TCP target
-	transport *http.Transport
+	transport http.RoundTripper
 }
 
 func (p *Proxy) setForwards(list []Forward) error {
@@ -37,6 +37,9 @@ func (p *Proxy) setForwards(list []Forward) error {
 			if f.Header != nil {
 				return bad("header fields need a URL as target")
 			}
+			if f.Wrap != nil {
+				return bad("what passes can be wrapped only where the target is a URL")
+			}
 		} else {
 			u, err := url.Parse(f.Target)
 			if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -48,6 +51,9 @@ func (p *Proxy) setForwards(list []Forward) error {
 			fw.url = u
 			fw.transport = &http.Transport{ForceAttemptHTTP2: true, DisableCompression: true, TLSClientConfig: &tls.Config{RootCAs: p.o.Roots},
 				DialContext: (&net.Dialer{Timeout: p.o.DialTimeout}).DialContext}
+			if f.Wrap != nil {
+				fw.transport = f.Wrap(fw.transport)
+			}
 		}
 		p.forwards[key], p.static[f.Host] = fw, true
 	}

@@ -102,6 +102,8 @@ type Forward struct {
 	// Header gives header fields that are set on each request to a URL target, such as Authorization. They are
 	// made here, on the host's side, and are never recorded, so that no key enters the sandbox. May be nil.
 	Header func() (http.Header, error)
+	// Wrap stands between the proxy and a URL target: each request and its answer pass through what it returns. May be nil.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // Proxy is the recording proxy of one sandbox.

@@ -600,23 +600,25 @@ func TestForwardTCP(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	ok := Options{OriginalDst: func(*net.TCPConn) (netip.AddrPort, error) { return netip.AddrPort{}, nil }, Emit: func(*bodycam.Event) error { return nil }}
 	for what, change := range map[string]func(*Options){
-		"want record, allow or sink":             func(o *Options) { o.Mode = "none" },
-		"want a port from 1 to 65535":            func(o *Options) { o.Allow = []string{"a.test:0"} },
-		"a star stands only at the start":        func(o *Options) { o.Allow = []string{"a.*.test"} },
-		"no closing bracket":                     func(o *Options) { o.Allow = []string{"[::1"} },
-		"want a host name":                       func(o *Options) { o.Allow = []string{"http://a.test"} },
-		"local addresses: allow list entry":      func(o *Options) { o.Local = []string{""} },
-		"want address:port or an http":           func(o *Options) { o.Forwards = []Forward{{Host: "a", Port: 1, Target: "ftp://x"}} },
-		"a host and a port are needed":           func(o *Options) { o.Forwards = []Forward{{Host: "a", Target: "x:1"}} },
-		"given twice":                            func(o *Options) { o.Forwards = []Forward{{"a", 1, "x:1", nil}, {"A", 1, "x:2", nil}} },
+		"want record, allow or sink":        func(o *Options) { o.Mode = "none" },
+		"want a port from 1 to 65535":       func(o *Options) { o.Allow = []string{"a.test:0"} },
+		"a star stands only at the start":   func(o *Options) { o.Allow = []string{"a.*.test"} },
+		"no closing bracket":                func(o *Options) { o.Allow = []string{"[::1"} },
+		"want a host name":                  func(o *Options) { o.Allow = []string{"http://a.test"} },
+		"local addresses: allow list entry": func(o *Options) { o.Local = []string{""} },
+		"want address:port or an http":      func(o *Options) { o.Forwards = []Forward{{Host: "a", Port: 1, Target: "ftp://x"}} },
+		"a host and a port are needed":      func(o *Options) { o.Forwards = []Forward{{Host: "a", Target: "x:1"}} },
+		"given twice": func(o *Options) {
+			o.Forwards = []Forward{{Host: "a", Port: 1, Target: "x:1"}, {Host: "A", Port: 1, Target: "x:2"}}
+		},
 		"want an IPv4 prefix of at most 30 bits": func(o *Options) { o.IPv4 = netip.MustParsePrefix("10.0.0.0/31") },
 		"want an IPv6 prefix of at most 96 bits": func(o *Options) { o.IPv6 = netip.MustParsePrefix("fd00::/112") },
 		"OriginalDst and Emit are needed":        func(o *Options) { o.Emit = nil },
-		"must have no user, query or fragment":   func(o *Options) { o.Forwards = []Forward{{"a", 1, "https://u:p@x/", nil}} },
+		"must have no user, query or fragment":   func(o *Options) { o.Forwards = []Forward{{Host: "a", Port: 1, Target: "https://u:p@x/"}} },
 		"header fields need a URL as target": func(o *Options) {
-			o.Forwards = []Forward{{"a", 1, "x:1", func() (http.Header, error) { return nil, nil }}}
+			o.Forwards = []Forward{{Host: "a", Port: 1, Target: "x:1", Header: func() (http.Header, error) { return nil, nil }}}
 		},
-		"want a name, not an address": func(o *Options) { o.Forwards = []Forward{{"1.2.3.4", 1, "x:1", nil}} },
+		"want a name, not an address": func(o *Options) { o.Forwards = []Forward{{Host: "1.2.3.4", Port: 1, Target: "x:1", Header: nil}} },
 	} {
 		o := ok
 		change(&o)

@@ -197,7 +197,7 @@ func (w *web) relay(rw http.ResponseWriter, r *http.Request, x *exchange) {
 			return
 		}
 	}
-	transport := k.transport
+	var transport http.RoundTripper = k.transport
 	if k.forward != nil {
 		transport = k.forward.transport
 	}
