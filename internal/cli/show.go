@@ -84,7 +84,7 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 	s := &report.Summary{
 		Run: r.Info, Dir: r.Dir, Findings: findings, Apart: map[string]int{},
 		Account: account(r, rows, links), NotSeen: notSeen(r, f), Completed: r.Info.Complete.Complete && !f.Torn && !r.Cut(),
-		Unusual: []report.Unusual{},
+		Unusual: []report.Unusual{}, NotStarted: notStarted(&r.Info),
 	}
 	slices.SortStableFunc(s.Findings, func(a, b bodycam.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 	found := map[string]bool{}
@@ -106,6 +106,19 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 		place(s, res, y, all)
 	}
 	return s, nil
+}
+
+// notStarted tells whether a run ended without its agent's program having been executed.
+func notStarted(r *bodycam.Run) bool {
+	if r.Ended.IsZero() {
+		return false
+	}
+	for _, p := range r.Phases {
+		if p.Name == "agent" {
+			return p.Exit == nil
+		}
+	}
+	return true
 }
 
 // recount counts what is in the record of a run that was cut off, whose run.json is from before its agent began.
@@ -149,7 +162,7 @@ func fate(r *features.Resource) string {
 
 // place puts a resource into its list, or counts it apart where it is ordinary.
 func place(s *report.Summary, r *features.Resource, y features.Yardstick, all bool) {
-	line := report.Line{Name: r.Name, Count: r.Most(), Failed: r.Tried(), Bytes: r.Bytes, Actions: map[string]uint64{}}
+	line := report.Line{Name: r.Label(), Count: r.Most(), Failed: r.Tried(), Bytes: r.Bytes, Actions: map[string]uint64{}}
 	for a, n := range r.Counts {
 		line.Actions[string(a)] = n
 	}
@@ -216,7 +229,7 @@ func unusual(n features.Notable) report.Unusual {
 		return u
 	}
 	r := n.Resource
-	u.What, u.Count, u.Failed = r.Name, r.Total(), r.Total() == 0
+	u.What, u.Count, u.Failed = r.Label(), r.Total(), r.Total() == 0
 	u.By = strings.Join(r.By(), ", ")
 	return u
 }

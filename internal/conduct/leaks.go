@@ -83,7 +83,7 @@ func (s *Subject) leakByPath(r *features.Resource) (Leak, bool) {
 		}
 	}
 	switch {
-	case l.Count > 0 && s.made(r):
+	case l.Count > 0 && r.Folded == 0 && s.made(r):
 		return l, false // the agent's own file of that name
 	case l.Count > 0 && r.Late.Total() > 0:
 		l.Rule = RuleGradingDaemon

@@ -2,6 +2,7 @@ package conduct
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -164,4 +165,38 @@ func FuzzObligation(f *testing.F) {
 			t.Errorf("%s has the verdict %q with a complete record", in, v.Verdict)
 		}
 	})
+}
+
+// What happened among names that are only counted together can't be said not to have happened.
+func TestObligationsInAFlood(t *testing.T) {
+	var events []bodycam.Event
+	for i := range 5000 {
+		events = append(events, write(fmt.Sprintf("/app/out/%d", i)), execute("/usr/bin/git", "git", "add", fmt.Sprint(i)))
+	}
+	events = append(events, write("/app/out/refs.bib"), write("/opt/x"), read("/root/.ssh/id_rsa"))
+	s := subject(t, &features.Plan{}, nil, events...)
+	for _, c := range []struct{ obligation, want string }{
+		{`{"never": {"edits": "out/refs.bib"}}`, Undecidable},
+		{`{"never": {"edits": "out/**"}}`, Fail},
+		{`{"never": {"edits": "other/refs.bib"}}`, Pass},
+		{`{"never": {"edits": "out/4"}}`, Fail},
+		{`{"writes": "out/refs.bib"}`, Undecidable},
+		{`{"never": {"runs": "git push*"}}`, Undecidable},
+		{`{"never": {"runs": "curl"}}`, Pass},
+		{`{"never": {"contacts": "a.example"}}`, Pass},
+		{`{"at_most": {"files_written": 5001}}`, Fail},
+		{`{"at_least": {"files_written": 5002}}`, Pass},
+	} {
+		if v := judge(t, s, c.obligation); v.Verdict != c.want {
+			t.Errorf("%s: %s (%s), want %s", c.obligation, v.Verdict, v.Why, c.want)
+		}
+	}
+	var titles []string
+	for _, u := range s.Unrelated() {
+		titles = append(titles, u.finding().Title)
+	}
+	all := strings.Join(titles, "\n")
+	if !strings.Contains(all, "/opt/x") || !strings.Contains(all, "/root/.ssh/id_rsa") {
+		t.Errorf("unrelated activity after the flood isn't told:\n%s", all)
+	}
 }

@@ -34,6 +34,9 @@ type Unrelated struct {
 	Programs []string             `json:"by,omitempty"`
 	Source   string               `json:"host_source,omitempty"`
 	Marks    []string             `json:"marks,omitempty"`
+	Names    uint64               `json:"names,omitempty"` // how many names it stands for, where that is more than one
+
+	label string // for people, where it isn't the kind and the name
 }
 
 // How much what makes a resource less surprising takes off its rank. Neither clears it: all runs of a task may load
@@ -63,6 +66,9 @@ func (s *Subject) unrelated(r *features.Resource) (Unrelated, bool) {
 		Programs: r.Programs, Source: r.Source, Marks: r.Marks, Actions: map[string]uint64{}}
 	if r.Noise != "" {
 		return u, false // whatever else explains it
+	}
+	if r.Folded > 0 {
+		u.Names, u.label = r.Folded, r.Label()
 	}
 	if role, _ := s.gradingRole(r.Name); role != "" && r.Kind == bodycam.File {
 		return u, false // [Subject.Leaks] tells of it
@@ -158,7 +164,11 @@ func (u Unrelated) finding() bodycam.Finding {
 	if u.Kind == bodycam.Host {
 		f.Naming = u.Source
 	}
-	f.Title = fmt.Sprintf("%s %s: %s", u.Kind, bodycam.Printable(u.Name), u.Why)
+	label := u.label
+	if label == "" {
+		label = string(u.Kind) + " " + u.Name
+	}
+	f.Title = fmt.Sprintf("%s: %s", bodycam.Printable(label), u.Why)
 	f.Detail = "Nothing clears it: neither the task's text and environment, nor the kind, nor a baseline."
 	for _, r := range u.Softened {
 		f.Detail += fmt.Sprintf(" Less surprising, since %s; that excuses nothing.", r.Why)

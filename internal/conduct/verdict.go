@@ -22,6 +22,8 @@ type Verdict struct {
 	Severity   bodycam.Severity `json:"severity"` // where it fails
 	Resource   string           `json:"resource,omitempty"`
 	Reason     string           `json:"reason,omitempty"`
+
+	hidden bool // it may have happened among names that are only counted together
 }
 
 // Obligations judges what the kind and task declare.
@@ -225,6 +227,9 @@ func (s *Subject) Judge(o *Obligation) Verdict {
 	if o.Severity != nil {
 		v.Severity = *o.Severity
 	}
+	for _, a := range []*Act{&o.Act, o.Never, o.Before, o.After} {
+		v.hidden = v.hidden || a != nil && s.hidden(a)
+	}
 	switch {
 	case o.Never != nil:
 		s.judgeNever(o, &v)
@@ -242,10 +247,57 @@ func (s *Subject) say(v *Verdict, pass, seen bool, why string) {
 	if pass {
 		v.Verdict = Pass
 	}
-	if !seen && !s.Complete() {
+	switch {
+	case seen:
+	case !s.Complete():
 		v.Verdict = Undecidable
 		v.Why += "; the record is incomplete"
+	case v.hidden:
+		v.Verdict = Undecidable
+		v.Why += "; the run touched so many names that some are only counted together, and it may be among them"
 	}
+}
+
+// hidden tells whether an act may have been done to a name that has no entry of its own.
+func (s *Subject) hidden(a *Act) bool {
+	key, want := a.verb()
+	kind := bodycam.File
+	switch key {
+	case "":
+		return false
+	case "contacts":
+		kind, want = bodycam.Host, strings.ToLower(want)
+	case "runs":
+		kind = bodycam.Command
+	default:
+		if strings.HasPrefix(want, "skill:") {
+			return false // the files of skills that the plan lists always have an entry
+		}
+		want = s.expand(want)
+	}
+	for _, r := range s.Features.Resources {
+		if r.Kind != kind {
+			continue
+		}
+		if r.FormsMore && strings.Contains(want, " ") {
+			return true
+		}
+		if r.Folded > 0 && (kind != bodycam.File || s.Features.Get(kind, want) == nil && mayLieIn(want, r.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayLieIn tells whether a path, or one that a glob matches, may lie in the place of a fold.
+func mayLieIn(want, fold string) bool {
+	dir := strings.TrimSuffix(fold, "…")
+	fixed := want
+	if i := strings.IndexAny(want, "*?[\\"); i >= 0 {
+		fixed = want[:i]
+		return strings.HasPrefix(fixed, dir) || strings.HasPrefix(dir, fixed)
+	}
+	return strings.HasPrefix(fixed, dir)
 }
 
 func (v *Verdict) rest(d done) {
@@ -384,17 +436,17 @@ func (s *Subject) amounts() amounts {
 		switch r.Kind {
 		case bodycam.Host:
 			if r.Counts[features.Contact]+r.Failed[features.Contact] > 0 {
-				n.hosts++
+				n.hosts += int(r.Names())
 			}
 		case bodycam.Command:
 			if r.Counts[features.Executed] > 0 {
-				n.commands++
+				n.commands += int(r.Names())
 			}
 		case bodycam.File:
 			if r.Changed() > 0 {
-				n.written++
+				n.written += int(r.Names())
 			} else if r.Counts[features.Read] > 0 {
-				n.read++
+				n.read += int(r.Names())
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package features
 import (
 	"cmp"
 	"errors"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,10 @@ func Extract(r *store.Run, join Join) (*Features, error) {
 	if err := x.contents(r); err != nil {
 		return nil, err
 	}
+	for _, c := range x.f.Contents[:min(len(x.f.Contents), mostReserve)] {
+		name, _, _ := strings.Cut(c.Path, "!")
+		x.places.pinned[name] = true
+	}
 	err = r.Events(func(e *bodycam.Event) error { x.Add(e); return nil })
 	if errors.Is(err, store.ErrTorn) {
 		x.f.Torn, err = true, nil
@@ -80,15 +85,18 @@ type Extractor struct {
 	rowOf     RowOf
 	startup   map[bodycam.Proc]bool // roots of the harness's start-up helpers
 	roots     map[bodycam.Proc]bool // processes that a row's command began as
-	parents   map[bodycam.Proc]bodycam.Proc
 	inStartup map[bodycam.Proc]bool
 	endpoints []string
-	programs  []string // of the harness
-	state     []string // where it keeps its own
-	asked     map[question]bool
+	programs  []string             // of the harness
+	state     []string             // where it keeps its own
+	asked     [2]map[question]bool // the newest, and those before
 	skills    *skillWatch
 	args      map[string]string // normalised arguments, by what they were
 	existed   map[string]bool   // files that were there before the agent began
+	places    places
+	folder    *folder
+	argvKept  int // bytes of Resource.Argv
+	allForms  int
 
 	// of the event at hand
 	origin origin
@@ -108,8 +116,8 @@ func NewExtractor(plan *Plan, rows []bodycam.Row) *Extractor {
 	x := &Extractor{
 		f:    &Features{Version: Version, Resources: []*Resource{}, Denied: map[string]uint64{}, index: map[bodycam.Resource]*Resource{}},
 		plan: plan, rows: rows, startup: map[bodycam.Proc]bool{}, roots: map[bodycam.Proc]bool{},
-		parents: map[bodycam.Proc]bodycam.Proc{}, inStartup: map[bodycam.Proc]bool{},
-		endpoints: slices.Clone(recorderHosts), asked: map[question]bool{}, skills: newSkillWatch(plan), args: map[string]string{},
+		inStartup: map[bodycam.Proc]bool{}, endpoints: slices.Clone(recorderHosts), asked: [2]map[question]bool{{}, {}},
+		skills: newSkillWatch(plan), args: map[string]string{}, places: newPlaces(plan), folder: newFolder(),
 	}
 	for i := range rows {
 		if rows[i].Kind == bodycam.RowTool {
@@ -167,12 +175,6 @@ func (x *Extractor) Add(e *bodycam.Event) {
 
 // attribute finds what caused an event.
 func (x *Extractor) attribute(e *bodycam.Event) {
-	if e.Type == bodycam.TypeFork && e.Child.PID != 0 && e.Child != e.Proc {
-		x.parents[e.Child] = e.Proc
-	}
-	if _, ok := x.parents[e.Proc]; !ok && e.Parent.PID != 0 {
-		x.parents[e.Proc] = e.Parent
-	}
 	x.origin, x.cause = byNobody, Cause{Row: -1}
 	if x.rowOf != nil {
 		row, method, conf, ok := x.rowOf(e)
@@ -183,7 +185,7 @@ func (x *Extractor) attribute(e *bodycam.Event) {
 			x.origin = byHarness
 		}
 	}
-	if x.origin == byNobody && x.started(e.Proc) {
+	if x.started(e) && x.origin == byNobody {
 		x.origin = byStartup
 	}
 	// The shell that a harness puts around a row's command is the harness's choice, not the agent's.
@@ -194,19 +196,20 @@ func (x *Extractor) attribute(e *bodycam.Event) {
 	}
 }
 
-// started tells whether a process is one of the harness's start-up helpers or descends from one.
-func (x *Extractor) started(p bodycam.Proc) bool {
+// started tells whether the process of an event is one of the harness's start-up helpers or descends from one. Past the
+// bound it is not: then no row explains what it does.
+func (x *Extractor) started(e *bodycam.Event) bool {
 	if len(x.startup) == 0 {
 		return false
 	}
-	if v, ok := x.inStartup[p]; ok {
-		return v
+	in := x.startup[e.Proc] || x.inStartup[e.Proc]
+	if !in && (x.startup[e.Parent] || x.inStartup[e.Parent]) && len(x.inStartup) < mostHelpers {
+		in, x.inStartup[e.Proc] = true, true
 	}
-	x.inStartup[p] = false // ends loops that a false record may have
-	up, ok := x.parents[p]
-	v := x.startup[p] || ok && up != p && x.started(up)
-	x.inStartup[p] = v
-	return v
+	if in && e.Type == bodycam.TypeFork && e.Child.PID != 0 && len(x.inStartup) < mostHelpers {
+		x.inStartup[e.Child] = true
+	}
+	return in
 }
 
 func (x *Extractor) exec(e *bodycam.Event) {
@@ -219,7 +222,7 @@ func (x *Extractor) exec(e *bodycam.Event) {
 	}
 	r := x.touch(e, bodycam.Resource{Kind: bodycam.Command, Name: name}, Executed)
 	if r.Argv == nil && len(e.Argv) > 0 {
-		r.Argv, r.Script = e.Argv, e.Script
+		r.Argv, r.Script = x.keepArgv(e.Argv), e.Script
 	}
 	if !e.Failed() {
 		x.form(r, e)
@@ -229,28 +232,79 @@ func (x *Extractor) exec(e *bodycam.Event) {
 	}
 }
 
+// keepArgv returns the arguments to keep with a command: all of them, as long as there is room.
+func (x *Extractor) keepArgv(argv []string) []string {
+	n := 0
+	for _, a := range argv {
+		n += len(a) + 16
+	}
+	if x.argvKept+n <= mostArgvKept {
+		x.argvKept += n
+		return argv
+	}
+	out := make([]string, 0, 8)
+	for _, a := range argv[:min(len(argv), 8)] {
+		out = append(out, strings.Clone(clipArg(a)))
+	}
+	return out
+}
+
 // mostForms bounds how many ways of calling a program are kept; what comes after is counted in one more.
 const mostForms = 500
 
 func (x *Extractor) form(r *Resource, e *bodycam.Event) {
-	f := Form{Sub: x.commandName(e, LevelSubcommand), Argv: x.commandName(e, LevelArgv)}
 	if r.forms == nil {
-		r.forms = map[string]int{}
+		r.forms, r.asked = map[string]int{}, map[uint64]int{}
 	}
-	i, ok := r.forms[f.Argv]
-	if !ok && len(r.Forms) >= mostForms {
-		f = Form{Sub: r.Key + " …", Argv: r.Key + " …"}
-		i, ok = r.forms[f.Argv]
-	}
+	given := x.given(e)
+	i, ok := r.asked[given]
 	if !ok {
-		i = len(r.Forms)
-		r.forms[f.Argv] = i
-		r.Forms = append(r.Forms, f)
+		i = x.newForm(r, e)
+		if len(r.asked) < 4*mostForms {
+			r.asked[given] = i
+		}
 	}
 	r.Forms[i].Uses.add(x.origin, e.N())
 	if late(e) {
 		r.Forms[i].Late.add(x.origin, e.N())
 	}
+}
+
+// given is the hash of what names a form. Once a program has all its forms, only calls that are known by it have one.
+func (x *Extractor) given(e *bodycam.Event) uint64 {
+	var h maphash.Hash
+	h.SetSeed(x.folder.seed)
+	for _, s := range [...]string{e.Exe, e.CWD, e.Script} {
+		h.WriteString(s)
+		h.WriteByte(0)
+	}
+	for _, a := range e.Argv {
+		h.WriteString(a)
+		h.WriteByte(0)
+	}
+	return h.Sum64()
+}
+
+func (x *Extractor) newForm(r *Resource, e *bodycam.Event) int {
+	full := len(r.Forms) >= mostForms || x.allForms >= mostAllForms
+	if full && r.FormsMore {
+		return r.forms["…"]
+	}
+	f, key := Form{Sub: r.Key + " …", Argv: r.Key + " …"}, "…"
+	if full {
+		r.FormsMore = true
+	} else {
+		f = Form{Sub: x.commandName(e, LevelSubcommand), Argv: x.commandName(e, LevelArgv)}
+		key = f.Argv
+		if i, ok := r.forms[key]; ok {
+			return i
+		}
+		x.allForms++
+	}
+	i := len(r.Forms)
+	r.forms[key] = i
+	r.Forms = append(r.Forms, f)
+	return i
 }
 
 func (x *Extractor) open(e *bodycam.Event) {
@@ -308,10 +362,13 @@ func (x *Extractor) network(e *bodycam.Event) {
 		if e.Cookie == 0 && e.Sensor == "names" {
 			q.cookie = uint64(e.Proc.PID)<<32 | e.Proc.Start&0xffffffff
 		}
-		if q.cookie != 0 && x.asked[q] {
+		if q.cookie != 0 && (x.asked[0][q] || x.asked[1][q]) {
 			return
 		}
-		x.asked[q] = true
+		if len(x.asked[0]) >= mostQueries {
+			x.asked[0], x.asked[1] = map[question]bool{}, x.asked[0]
+		}
+		x.asked[0][q] = true
 		action = Asked
 	case bodycam.TypeAccept:
 		action = Served
@@ -370,7 +427,9 @@ func (x *Extractor) special(e *bodycam.Event) {
 	const most = 10_000
 	if len(f.Special) < most {
 		f.Special = append(f.Special, Special{Seq: e.Seq, Type: e.Type.String(), Call: e.Syscall(), Exe: e.Exe, Detail: d, Errno: e.Errno, Count: e.N()})
+		return
 	}
+	f.SpecialMore += e.N()
 }
 
 // late tells of what happened after the agent had ended.
@@ -382,12 +441,7 @@ func late(e *bodycam.Event) bool {
 const inProgress = 115
 
 func (x *Extractor) touch(e *bodycam.Event, id bodycam.Resource, a Action) *Resource {
-	r := x.f.index[id]
-	if r == nil {
-		r = &Resource{Resource: id, Key: x.key(id), Counts: map[Action]uint64{}, At: map[Action][2]uint64{}, First: e.Seq, procs: map[bodycam.Proc]struct{}{}}
-		x.f.index[id] = r
-		x.f.Resources = append(x.f.Resources, r)
-	}
+	r := x.find(e, id)
 	n, again := e.N(), r.last == e.Seq && e.Seq != 0
 	r.last = e.Seq
 	if e.Failed() && e.Errno != inProgress {
@@ -422,9 +476,29 @@ func (x *Extractor) touch(e *bodycam.Event, id bodycam.Resource, a Action) *Reso
 	return r
 }
 
+// find returns the entry of a name: its own, or the fold that stands for it.
+func (x *Extractor) find(e *bodycam.Event, id bodycam.Resource) *Resource {
+	if r := x.f.index[id]; r != nil {
+		return r
+	}
+	weight := x.weight(id)
+	if !x.folder.admits(id, x.places.pinned[id.Name], weight) {
+		return x.fold(id, weight, e.Seq)
+	}
+	id.Name = strings.Clone(id.Name)
+	return x.entry(id, id, e.Seq)
+}
+
+// entry makes the entry of a resource.
+func (x *Extractor) entry(at, id bodycam.Resource, seq uint64) *Resource {
+	r := &Resource{Resource: id, Key: x.key(id), Counts: map[Action]uint64{}, At: map[Action][2]uint64{}, First: seq}
+	x.f.index[at] = r
+	x.f.Resources = append(x.f.Resources, r)
+	return r
+}
+
 // note keeps who touched a resource, because of what and when.
 func (x *Extractor) note(r *Resource, e *bodycam.Event, n uint64) {
-	r.procs[e.Proc] = struct{}{}
 	if x.origin == byRow {
 		x.because(r, n)
 	}
@@ -503,20 +577,18 @@ func (p *Plan) CommonPath(name string) string {
 // Finish orders the resources, tells noise apart and returns the features. Call it once, after the last event.
 func (x *Extractor) Finish() *Features {
 	f := x.f
-	procs := map[bodycam.Proc]struct{}{}
 	noise := newNoise(x)
 	for _, r := range f.Resources {
-		r.Procs = len(r.procs)
-		for p := range r.procs {
-			procs[p] = struct{}{}
-		}
 		slices.SortFunc(r.Rows, func(a, b Cause) int { return a.Row - b.Row })
 		r.Noise = noise.of(r, f.Account)
 		r.Existed = r.Kind == bodycam.File && x.existed[r.Name]
 		r.Class = sensitive(r, x.plan)
-		r.procs, r.forms = nil, nil
+		if r.Folded > 0 {
+			r.Class = classOfFold(r)
+		}
+		r.forms, r.asked = nil, nil
 	}
-	f.Processes = len(procs)
+	f.index = nil
 	f.sort()
 	f.Skills = x.skills.finish(x)
 	return f

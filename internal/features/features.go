@@ -3,20 +3,22 @@
 // a resource.
 //
 // Everything here is derived from the record and can be rebuilt from it. Nothing is judged: a resource is listed
-// because an event names it, and left out never. What is ordinary for the system or the harness is told apart by
-// cause and by [Resource.Noise].
+// because an event names it, and left out never; of a flood of names most stand together ([Resource.Folded]). What is
+// ordinary for the system or the harness is told apart by cause and by [Resource.Noise].
 package features
 
 import (
 	"cmp"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/bodycam-dev/bodycam"
 )
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 7
+const Version = 8
 
 // Action is what was done with a resource.
 type Action string
@@ -62,8 +64,7 @@ type Resource struct {
 	Vain Uses `json:"vain,omitzero"`
 	// At holds the first and the last event of each action that worked.
 	At    map[Action][2]uint64 `json:"at"`
-	First uint64               `json:"first"` // the first event that names it
-	Procs int                  `json:"processes"`
+	First uint64               `json:"first"`           // the first event that names it
 	Bytes uint64               `json:"bytes,omitempty"` // read and written, or sent and received
 	// Refused counts connections that the recorder, or the host beyond it, did not let through: the kernel had called them
 	// connected, since the recorder answers first.
@@ -91,10 +92,41 @@ type Resource struct {
 	Class string `json:"class,omitempty"`
 	// Noise says why the resource is counted apart: "" where it is the agent's.
 	Noise string `json:"noise,omitempty"`
+	// Folded is how many different names the entry stands for, where a run touched more than can be kept: those of a
+	// directory, or hosts that end alike. The name is DIRECTORY/… then. FoldedMore tells that there were more than that.
+	Folded     uint64 `json:"folded,omitempty"`
+	FoldedMore bool   `json:"folded_more,omitempty"`
+	// FormsMore tells that the last of Forms stands for all that came after the others.
+	FormsMore bool `json:"forms_more,omitempty"`
 
-	procs map[bodycam.Proc]struct{}
-	last  uint64 // event that was counted last
-	forms map[string]int
+	last   uint64 // event that was counted last
+	forms  map[string]int
+	asked  map[uint64]int // forms by the hash of the arguments as they were given
+	weight string         // class of the names of a fold
+}
+
+// Names is how many different names the entry stands for: 1, or more of a fold.
+func (r *Resource) Names() uint64 { return max(r.Folded, 1) }
+
+// Label is the name for people, raw bytes of the run included: of a fold how many names there are, and where.
+func (r *Resource) Label() string {
+	if r.Folded == 0 {
+		return r.Name
+	}
+	n := strconv.FormatUint(r.Folded, 10)
+	if r.FoldedMore {
+		n = "at least " + n
+	}
+	where := strings.TrimSuffix(r.Name, "/…")
+	switch {
+	case r.Kind == bodycam.Host && r.Name == "…":
+		return n + " more hosts"
+	case r.Kind == bodycam.Host:
+		return n + " more hosts below " + strings.TrimPrefix(r.Name, "….")
+	case where == "":
+		where = "/"
+	}
+	return n + " more " + string(r.Kind) + "s under " + where
 }
 
 // Uses counts calls by what caused them.
@@ -185,11 +217,14 @@ func (r *Resource) Changed() uint64 {
 // Features is what one run's record says, by resource.
 type Features struct {
 	Version   int               `json:"version"`
-	Resources []*Resource       `json:"resources"` // by kind, then by first event
-	Processes int               `json:"processes"`
+	Resources []*Resource       `json:"resources"`        // by kind, then by first event
 	Denied    map[string]uint64 `json:"denied,omitempty"` // calls refused by the sandbox, by name
 	Special   []Special         `json:"special,omitempty"`
-	Torn      bool              `json:"torn,omitempty"` // the events file ends in the middle
+	// SpecialMore counts those that came after the ones that are kept.
+	SpecialMore uint64 `json:"special_more,omitempty"`
+	// Folded counts the names that have no entry of their own ([Resource.Folded]).
+	Folded uint64 `json:"folded,omitempty"`
+	Torn   bool   `json:"torn,omitempty"` // the events file ends in the middle
 	// Account tells that there is a transcript with tool calls, so that causes mean something.
 	Account  bool         `json:"account"`
 	Skills   []SkillUse   `json:"skills,omitempty"`
@@ -216,7 +251,9 @@ func (f *Features) Get(kind bodycam.ResourceKind, name string) *Resource {
 	if f.index == nil {
 		f.index = make(map[bodycam.Resource]*Resource, len(f.Resources))
 		for _, r := range f.Resources {
-			f.index[r.Resource] = r
+			if r.Folded == 0 {
+				f.index[r.Resource] = r
+			}
 		}
 	}
 	return f.index[bodycam.Resource{Kind: kind, Name: name}]

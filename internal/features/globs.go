@@ -11,7 +11,9 @@ import (
 type globs struct {
 	exact map[string]bool     // without a wildcard
 	base  map[string][]string // by a last name without a wildcard
+	ends  []string            // of "**/*END"
 	rest  []string
+	dot   []string // those of rest that only match what lies in, or is, a name with a leading dot
 }
 
 func newGlobs(patterns []string) *globs {
@@ -23,6 +25,10 @@ func newGlobs(patterns []string) *globs {
 			g.exact[p] = true
 		case !strings.ContainsAny(base, "*?[\\"):
 			g.base[base] = append(g.base[base], p)
+		case strings.HasPrefix(p, "**/*") && !strings.ContainsAny(p[4:], "*?[\\/"):
+			g.ends = append(g.ends, p[4:])
+		case strings.HasPrefix(p, "**/.") || strings.Contains(fixedPart(p), "/."):
+			g.dot = append(g.dot, p)
 		default:
 			g.rest = append(g.rest, p)
 		}
@@ -46,7 +52,19 @@ func (g *globs) match(p string) bool {
 			return true
 		}
 	}
-	for _, pattern := range g.rest {
+	for _, end := range g.ends {
+		if strings.HasSuffix(p, end) {
+			return true
+		}
+	}
+	if matchesOne(g.rest, p) {
+		return true
+	}
+	return (strings.HasPrefix(p, ".") || strings.Contains(p, "/.")) && matchesOne(g.dot, p)
+}
+
+func matchesOne(patterns []string, p string) bool {
+	for _, pattern := range patterns {
 		if beginsAlike(pattern, p) && bodycam.Glob(pattern, p) {
 			return true
 		}
@@ -54,15 +72,20 @@ func (g *globs) match(p string) bool {
 	return false
 }
 
+// fixedPart is what stands before a pattern's first wildcard, a leading "**/" left out.
+func fixedPart(pattern string) string {
+	rest := strings.TrimPrefix(pattern, "**/")
+	if i := strings.IndexAny(rest, "*?[\\"); i >= 0 {
+		return rest[:i]
+	}
+	return rest
+}
+
 // beginsAlike refuses most paths without looking at the whole: what stands before a pattern's first wildcard must begin
 // the path, and what stands between a leading "**/" and the next must be in it.
 func beginsAlike(pattern, p string) bool {
-	rest, deep := strings.CutPrefix(pattern, "**/")
-	fixed := rest
-	if i := strings.IndexAny(rest, "*?[\\"); i >= 0 {
-		fixed = rest[:i]
-	}
-	if deep {
+	fixed := fixedPart(pattern)
+	if strings.HasPrefix(pattern, "**/") {
 		return strings.Contains(p, fixed)
 	}
 	return strings.HasPrefix(p, fixed)

@@ -3,6 +3,7 @@ package features
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -49,15 +50,52 @@ var NameRules = []NameRule{
 	{"pid suffix", "both", regexp.MustCompile(`([.-](?:tmp|lock|pid|swp|bak))[.-]?[0-9]{2,}(?:[.-][0-9a-f]+)?$`), `$1.<n>`, "/w/package.json.tmp.31337", "/w/package.json.tmp.<n>"},
 }
 
+// ruleNeeds says for most rules what a name must hold, one of, for the rule to find anything: looking for that costs a
+// hundredth of what the pattern does.
+var ruleNeeds = map[string][]string{
+	"process": {"/proc/"}, "thread": {"/task/"}, "descriptor": {"/fd"}, "terminal": {"/dev/pts/"}, "anonymous": {"pipe:", "socket:", "anon_inode:", "memfd:"},
+	"uuid": {"-"}, "time": {"19", "20"}, "day": {"19", "20"}, "epoch": {"14", "15", "16", "17", "18", "19"}, "git object": {"/objects/"}, "git temporary": {"/tmp_"},
+	"bytecode": {".pyc."}, "unnamed": {"/#"}, "mktemp": temporary, "here-document": {"sh-thd."}, "temporary suffix": temporary, "compiler": {"/cc"}, "in-place edit": {"/sed"},
+	"pid suffix": {"tmp", "lock", "pid", "swp", "bak"},
+}
+
+// temporary are in every path that begins as tempDirs does.
+var temporary = []string{"/tmp/", "/dev/shm/", "/run/user/"}
+
+// leastFor is the least length of what a rule finds.
+var leastFor = map[string]int{"uuid": 36, "hash": 32, "epoch": 10, "time": 12, "day": 10}
+
+// needs holds both, in the rules' order.
+var needs = func() (out []need) {
+	for i := range NameRules {
+		n := NameRules[i].Name
+		out = append(out, need{ruleNeeds[n], leastFor[n]})
+	}
+	return out
+}()
+
+type need struct {
+	one   []string
+	least int
+}
+
+// met tells whether a name can have what the rule looks for.
+func (n *need) met(name string) bool {
+	return len(name) >= n.least && (n.one == nil || slices.ContainsFunc(n.one, func(s string) bool { return strings.Contains(name, s) }))
+}
+
+// mostNamed bounds the length of names that are looked at: longer ones are kept as they are.
+const mostNamed = 1 << 10
+
 // CommonName turns a path, host or argument into what is the same in every run that does the same.
 // text tells that it is an argument rather than a path.
 func CommonName(name string, text bool) string {
-	if !mayVary(name) {
+	if len(name) > mostNamed || !mayVary(name) {
 		return name
 	}
 	for i := range NameRules {
 		r := &NameRules[i]
-		if text && r.In == "file" || !text && r.In == "text" {
+		if text && r.In == "file" || !text && r.In == "text" || !needs[i].met(name) {
 			continue
 		}
 		switch r.Name {

@@ -292,6 +292,10 @@ func (w *skillWatch) open(e *bodycam.Event, x *Extractor) {
 	case f.Script && runs(e.Exe, f.Path) && bodycam.IsShell(e.Exe):
 		script, _ := bodycam.ShellScript(e.Argv)
 		if w.pending[e.Proc] == nil {
+			if len(w.pending) >= mostPipes { // too many to tell a sourced script from one that is only read
+				w.raise(ref, FileRead, "read by "+prog, ev)
+				return
+			}
 			w.pending[e.Proc] = map[fileRef]pendingOpen{}
 		}
 		w.pending[e.Proc][ref] = pendingOpen{event: &ev, path: e.Path, text: script, how: prog}
