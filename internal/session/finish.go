@@ -174,11 +174,14 @@ func (s *run) rows() error {
 		return err
 	}
 	r.Identities = s.o.Identities
-	var events []bodycam.Event
-	procs := 0
+	join := link.New(rows) // it keeps what it needs of an event, however many there are
+	agent, procs := bodycam.Proc{PID: int32(s.agentPID)}, 0
 	err = r.Raw(func(e *bodycam.Event) error {
 		if link.Needs(e) {
-			events = append(events, *e)
+			if agent.Start == 0 && e.Proc.PID == agent.PID {
+				agent = e.Proc
+			}
+			join.Observe(e)
 		}
 		if e.Type == bodycam.TypeFork && e.Child != e.Proc {
 			procs++
@@ -188,7 +191,7 @@ func (s *run) rows() error {
 	if err != nil {
 		return err
 	}
-	res := link.Join(rows, events, s.agentProc(events))
+	res := join.Result(agent)
 	tools, linked := 0, map[int]bool{}
 	for _, row := range rows {
 		if row.Kind == bodycam.RowTool {
@@ -366,14 +369,4 @@ func (s *run) analyse(ctx context.Context) error {
 	}
 	s.update(func(r *bodycam.Run) { r.Copies = append(r.Copies, store.FindingsFile) })
 	return err
-}
-
-// agentProc finds the identity of the agent's first process: the first that the record shows with its pid.
-func (s *run) agentProc(events []bodycam.Event) bodycam.Proc {
-	for i := range events {
-		if e := &events[i]; e.Proc.PID == int32(s.agentPID) {
-			return e.Proc
-		}
-	}
-	return bodycam.Proc{PID: int32(s.agentPID)}
 }
