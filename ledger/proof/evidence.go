@@ -53,7 +53,10 @@ func (e *Evidence) Append(b []byte) []byte {
 }
 
 // ParseEvidence reads an evidence. It accepts no other encoding.
-func ParseEvidence(b []byte) (*Evidence, error) {
+func ParseEvidence(b []byte) (*Evidence, error) { return parseEvidence(b) }
+
+// parseEvidence also takes kinds that no anchor is of.
+func parseEvidence(b []byte, others ...string) (*Evidence, error) {
 	if len(b) > maxEvidence {
 		return nil, fmt.Errorf("%w: an anchor's proof of %d bytes", ErrSyntax, len(b))
 	}
@@ -84,7 +87,7 @@ func ParseEvidence(b []byte) (*Evidence, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: an anchor's proof: %w", ErrSyntax, err)
 	}
-	if !slices.Contains(Kinds(), e.Kind) || len(e.Consistency) > 2*maxHashes {
+	if !slices.Contains(append(Kinds(), others...), e.Kind) || len(e.Consistency) > 2*maxHashes {
 		return nil, fmt.Errorf("%w: an anchor's proof of kind %.40q with %d hashes", ErrSyntax, e.Kind, len(e.Consistency))
 	}
 	return e, nil

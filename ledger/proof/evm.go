@@ -322,7 +322,7 @@ func (r evmRoot) check(e *Evidence) (vouched, error) {
 		return vouched{}, fmt.Errorf("%w: whether 0x%x is block %d of chain %d; ask a node or an explorer that you rely on, and add it to the root's blocks",
 			ErrNoRoot, a.Block, a.Number, p.Chain)
 	}
-	v := vouched{time: a.Time}
+	v := vouched{time: a.Time, place: place{a.Number, p.Index, p.Log}}
 	if r.root.Permissioned {
 		v.note = "a permissioned chain: its operators, together, can rewrite it"
 	}

@@ -26,6 +26,7 @@ type checker interface {
 type vouched struct {
 	time time.Time
 	note string // what weakens it
+	place
 }
 
 // checker makes a root's checker, and so validates the root.
@@ -62,8 +63,14 @@ type Attestation struct {
 	Status ledger.Status `json:"status"`
 	Why    string        `json:"why,omitempty"`
 
-	head checkpoint.Checkpoint
+	head  checkpoint.Checkpoint
+	place place
 }
+
+// place is where on a chain an anchor is: block, transaction, event. Zero elsewhere.
+type place [3]uint64
+
+func (p place) before(o place) bool { return slices.Compare(p[:], o[:]) < 0 }
 
 // Judgement is what all the anchors of a log come to under a manifest.
 type Judgement struct {
@@ -123,7 +130,7 @@ func attest(origin string, e *Evidence, m *Manifest) []Attestation {
 		if err == nil {
 			var v vouched
 			if v, err = c.check(e); err == nil {
-				a.Status, a.Why = ledger.StatusVerified, v.note
+				a.Status, a.Why, a.place = ledger.StatusVerified, v.note, v.place
 				if !v.time.IsZero() {
 					a.Time = &v.time
 				}
@@ -147,7 +154,8 @@ func attest(origin string, e *Evidence, m *Manifest) []Attestation {
 	return []Attestation{base}
 }
 
-// findConflicts looks for verified heads of one size that differ. Heads of different sizes are compared with the log.
+// findConflicts looks for verified heads of one size that differ. Heads of different sizes are compared with the log. Of two
+// that one account anchored on a chain for one position, the first included counts; the other is evidence against him.
 func (j *Judgement) findConflicts() {
 	seen := map[uint64]*Attestation{}
 	for i := range j.Attestations {
@@ -156,7 +164,15 @@ func (j *Judgement) findConflicts() {
 			continue
 		}
 		if b := seen[a.Size]; b != nil && b.head.Root != a.head.Root {
-			j.Conflicts = append(j.Conflicts, fmt.Sprintf("%s vouches for head %s of size %d, %s for %s", b.Root, short(b.head.Root), a.Size, a.Root, short(a.head.Root)))
+			why := fmt.Sprintf("%s vouches for head %s of size %d, %s for %s", b.Root, short(b.head.Root), a.Size, a.Root, short(a.head.Root))
+			if a.Kind == KindEVM && a.Root == b.Root {
+				if a.place.before(b.place) {
+					a, b, seen[a.Size] = b, a, a
+				}
+				why += fmt.Sprintf("; %s was included first and counts", short(b.head.Root))
+				a.Status, a.Why = ledger.StatusTampered, "another head of this size was included before it"
+			}
+			j.Conflicts = append(j.Conflicts, why)
 			continue
 		}
 		seen[a.Size] = a
