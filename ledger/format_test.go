@@ -379,6 +379,7 @@ func TestFormatExample(t *testing.T) {
 	if err := s.verify(); err != nil {
 		t.Fatal(err)
 	}
+	s.sayRun(t)
 	var out strings.Builder
 	shown := 0
 	for rest := string(text); ; {

@@ -178,8 +178,12 @@ func disclosed(b *ledger.Bundle) []disclosedItem {
 			continue
 		}
 		if it.Opened {
-			d.Value = rawJSON(it.Payload)
-			d.line = bodycam.Printable(string(it.Payload[:min(len(it.Payload), 4<<10)]))
+			doc, err := store.PayloadJSON(rec.Type, it.Payload, false)
+			if err != nil || doc == nil {
+				doc = it.Payload
+			}
+			d.Value = rawJSON(doc)
+			d.line = bodycam.Printable(string(doc[:min(len(doc), 4<<10)]))
 		} else {
 			d.line = "(without its payload)"
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 )
 
@@ -33,7 +34,7 @@ type Source struct {
 type Action struct {
 	bodycam.Action
 	Record *ledger.ReadRecord
-	Raw    []byte
+	Raw    []byte // the payload as it was sealed
 }
 
 // ErrClosed tells that something of the ledger can't be read, so that an export would pass it over.
@@ -77,11 +78,11 @@ func (s *Source) take(rec *ledger.ReadRecord, b []byte) error {
 		s.Info = bodycam.Run{}
 		return json.Unmarshal(b, &s.Info)
 	}
-	a := Action{Record: rec, Raw: b}
-	if err := json.Unmarshal(b, &a.Action); err != nil {
+	a, err := payload.ParseAction(b)
+	if err != nil {
 		return err
 	}
-	s.Actions = append(s.Actions, a)
+	s.Actions = append(s.Actions, Action{Action: *a, Record: rec, Raw: b})
 	return nil
 }
 

@@ -1,14 +1,12 @@
 package query
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store"
@@ -121,13 +119,14 @@ func (o *opener) payload(rec *ledger.ReadRecord) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !json.Valid(b) {
-		return nil, nil
+	doc, err := store.PayloadJSON(rec.Type, b, false)
+	if err != nil {
+		return nil, nil // of no form that we know: another program's
 	}
 	if rec.Type == store.RecordAction {
-		return withTool(b), nil
+		return withTool(doc), nil
 	}
-	return b, nil
+	return doc, nil
 }
 
 // withTool adds the member tool, the name by which actions are mostly asked for.
@@ -157,18 +156,11 @@ func (o *opener) file(rec *ledger.ReadRecord) ([]byte, error) {
 	if err := o.lr.PayloadTo(rec, w); err != nil {
 		return nil, err
 	}
-	line, text, _ := bytes.Cut(w.b, []byte{'\n'})
-	if !json.Valid(line) || len(line) < 2 || line[0] != '{' {
-		return nil, nil
+	doc, err := store.PayloadJSON(store.RecordFile, w.b, w.more)
+	if err != nil {
+		return nil, nil // no file of ours
 	}
-	if !w.more && utf8.Valid(text) {
-		s, err := json.Marshal(string(text))
-		if err != nil {
-			return nil, err
-		}
-		return append(append(append(bytes.Clone(line[:len(line)-1]), `,"text":`...), s...), '}'), nil
-	}
-	return bytes.Clone(line), nil
+	return doc, nil
 }
 
 // headed keeps the beginning of what is written to it.

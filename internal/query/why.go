@@ -9,6 +9,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 )
 
@@ -64,7 +65,6 @@ func WhyRecord(ctx context.Context, lr *ledger.Reader, record uint64) ([]Cause, 
 type sealedAction struct {
 	bodycam.Action
 	rec *ledger.ReadRecord
-	raw json.RawMessage
 }
 
 type tracer struct {
@@ -98,11 +98,11 @@ func (w *tracer) loadActions() error {
 		if err != nil {
 			return err
 		}
-		a := sealedAction{rec: rec, raw: b}
-		if err := json.Unmarshal(b, &a.Action); err != nil {
+		a, err := payload.ParseAction(b)
+		if err != nil {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
-		w.actions = append(w.actions, a)
+		w.actions = append(w.actions, sealedAction{Action: *a, rec: rec})
 	}
 	return w.ctx.Err()
 }
@@ -219,7 +219,11 @@ func (w *tracer) action(a *sealedAction, depth int, how string) {
 	if depth > 0 && how != "" && len(w.seen) > 1 {
 		what = "upstream"
 	}
-	w.chain = append(w.chain, Cause{What: what, Depth: depth, Record: &seq, Text: text, Why: how, Value: a.raw})
+	value, err := json.Marshal(&a.Action)
+	if err != nil {
+		value = nil // its arguments aren't the JSON that they are said to be
+	}
+	w.chain = append(w.chain, Cause{What: what, Depth: depth, Record: &seq, Text: text, Why: how, Value: value})
 	if d := a.Delegation; d != nil {
 		text := "asked for by " + bodycam.Printable(d.Requester)
 		if d.Scope != "" {

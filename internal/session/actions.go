@@ -3,8 +3,6 @@ package session
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/kind"
@@ -89,7 +87,11 @@ func rawArgs(row *bodycam.Row) json.RawMessage {
 	if json.Valid([]byte(args)) {
 		return json.RawMessage(args)
 	}
-	return json.RawMessage(strconv.Quote(strings.ToValidUTF8(args, "\uFFFD")))
+	text, err := json.Marshal(bodycam.Escape(args))
+	if err != nil {
+		return nil // a string is always JSON
+	}
+	return text
 }
 
 // code pins what acted: the agent program, the task, its skills.

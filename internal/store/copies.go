@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -15,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 )
 
@@ -162,7 +162,7 @@ func (c *comparer) file(rec *ledger.ReadRecord) error {
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("it names a file outside the run: %q", name)
 	}
-	if got := hex.EncodeToString(w.sum.Sum(nil)); got != head.SHA256 {
+	if got := hex.EncodeToString(w.sum.Sum(nil)); got != head.SHA256 || w.size != head.Size {
 		c.fault(name, "the sealed content isn't what its digest says")
 	}
 	f, err := os.Open(filepath.Join(c.run.Dir, name))
@@ -217,33 +217,32 @@ func (c *comparer) end() {
 	}
 }
 
-// headWriter splits a RecordFile's payload into its first line and the digest of the rest.
+// headWriter splits a RecordFile's payload into its head and the digest of the rest.
 type headWriter struct {
-	line []byte
+	buf  []byte // until the head is whole
+	head payload.FileHead
 	done bool
 	sum  hash.Hash
+	size int64     // of the content
 	rest io.Writer // where the content goes besides; may be nil
 }
-
-// maxHead bounds the first line, in bytes.
-const maxHead = 64 << 10
 
 func (w *headWriter) Write(b []byte) (int, error) {
 	n := len(b)
 	if !w.done {
-		i := bytes.IndexByte(b, '\n')
-		if i < 0 {
-			w.line = append(w.line, b...)
-			if len(w.line) > maxHead {
-				return 0, errors.New("a file's record has no head")
-			}
+		w.buf = append(w.buf, b...)
+		head, size, err := payload.ParseFileHead(w.buf)
+		if errors.Is(err, payload.ErrMore) {
 			return n, nil
 		}
-		w.line = append(w.line, b[:i]...)
-		w.done = true
-		b = b[i+1:]
+		if err != nil {
+			return 0, err
+		}
+		w.head, w.done = head, true
+		b, w.buf = w.buf[size:], nil
 	}
 	w.sum.Write(b)
+	w.size += int64(len(b))
 	if w.rest != nil {
 		if _, err := w.rest.Write(b); err != nil {
 			return 0, err
@@ -252,12 +251,12 @@ func (w *headWriter) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-func (w *headWriter) parse() (FileHead, error) {
-	var h FileHead
-	if err := json.Unmarshal(w.line, &h); err != nil {
-		return h, fmt.Errorf("a file's record has no head: %w", err)
+// parse returns the head once all was written.
+func (w *headWriter) parse() (payload.FileHead, error) {
+	if !w.done {
+		return payload.FileHead{}, payload.ErrMore
 	}
-	return h, nil
+	return w.head, nil
 }
 
 // ReadFile reads a file of the run by its name there, slash-separated: its working copy, or what was sealed where the

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/posixstore"
 )
@@ -307,10 +308,11 @@ func (p *erasePlan) replaced(lr *ledger.Reader, gone map[uint64]bool) error {
 		}
 		switch rec.Type {
 		case RecordFinding:
-			var f bodycam.Finding
-			if err := openJSON(lr, rec, &f); errors.Is(err, ledger.ErrErased) {
+			f, err := openItem(lr, rec, payload.ParseFinding)
+			if errors.Is(err, ledger.ErrErased) {
 				continue
-			} else if err != nil {
+			}
+			if err != nil {
 				return err
 			}
 			if slices.ContainsFunc(f.Events, lost) {
@@ -403,8 +405,7 @@ func (p *erasePlan) findMentions(r *Run) error {
 		what := ""
 		switch rec.Type {
 		case RecordAction:
-			var a bodycam.Action
-			if openJSON(lr, rec, &a) == nil && slices.ContainsFunc(a.Effects.Events, func(r [2]uint64) bool {
+			if a, err := openItem(lr, rec, payload.ParseAction); err == nil && slices.ContainsFunc(a.Effects.Events, func(r [2]uint64) bool {
 				return r[1]-r[0] < 1<<20 && slices.ContainsFunc(upTo(r), lost)
 			}) {
 				what = "the action " + bodycam.Printable(a.Intent.Tool) + ", which is linked to it"
@@ -465,22 +466,24 @@ func keysOf[V any](m map[uint64]V) func(func(uint64) bool) {
 	}
 }
 
-func openJSON(lr *ledger.Reader, rec *ledger.ReadRecord, v any) error {
+// openItem opens a record's payload and reads it.
+func openItem[V any](lr *ledger.Reader, rec *ledger.ReadRecord, parse func([]byte) (*V, error)) (*V, error) {
 	b, err := lr.Payload(rec)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("record %d: %w", rec.Seq, err)
+	v, err := parse(b)
+	if err != nil {
+		return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
 	}
-	return nil
+	return v, nil
 }
 
 // readHead reads which file a record holds.
-func readHead(lr *ledger.Reader, rec *ledger.ReadRecord) (FileHead, error) {
+func readHead(lr *ledger.Reader, rec *ledger.ReadRecord) (payload.FileHead, error) {
 	w := headWriter{sum: sha256.New()}
 	if err := lr.PayloadTo(rec, &w); err != nil {
-		return FileHead{}, err
+		return payload.FileHead{}, err
 	}
 	return w.parse()
 }
@@ -537,7 +540,7 @@ func (r *Run) rebuild(copies bool, reason string) error {
 	}
 	defer lr.Close()
 	var info []byte
-	var findings []json.RawMessage
+	var findings []bodycam.Finding
 	listed, ended := false, false
 	for rec, err := range lr.Records(0) {
 		if err != nil {
@@ -550,9 +553,9 @@ func (r *Run) rebuild(copies bool, reason string) error {
 				err = nil
 			}
 		case RecordFinding:
-			var f json.RawMessage
-			if err = openJSON(lr, rec, &f); err == nil {
-				findings = append(findings, f)
+			var f *bodycam.Finding
+			if f, err = openItem(lr, rec, payload.ParseFinding); err == nil {
+				findings = append(findings, *f)
 			} else if errors.Is(err, ledger.ErrErased) {
 				err = nil
 			}

@@ -1,10 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +15,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/posixstore"
@@ -23,18 +24,11 @@ import (
 // The types of records in a run's ledger. Numbers are part of the format (docs/FORMAT.md).
 const (
 	RecordEvents  = ledger.TypeUser + 0 // batch: each event is a binary [bodycam.Event]
-	RecordAction  = ledger.TypeUser + 1 // a [bodycam.Action] as JSON; Kind is the tool's name
-	RecordFinding = ledger.TypeUser + 2 // a [bodycam.Finding] as JSON; Kind is the rule
-	RecordFile    = ledger.TypeUser + 3 // a file of the run directory: a line of JSON ([FileHead]), then its content
+	RecordAction  = ledger.TypeUser + 1 // a [bodycam.Action]; Kind is the tool's name
+	RecordFinding = ledger.TypeUser + 2 // a [bodycam.Finding]; Kind is the rule
+	RecordFile    = ledger.TypeUser + 3 // a file of the run directory: a [payload.FileHead], then its content
 	RecordRun     = ledger.TypeUser + 4 // run.json as it was at the end
 )
-
-// FileHead is the first line of a RecordFile's payload.
-type FileHead struct {
-	Name   string `json:"name"` // relative to the run directory, slash-separated
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`
-}
 
 // Sealing says how a run's ledger is kept.
 type Sealing struct {
@@ -53,11 +47,12 @@ const (
 
 // sealer puts what a run holds into its ledger.
 type sealer struct {
-	log   *ledger.Writer
-	only  bool
-	arena []byte   // the encoded events of the batch
-	ends  []int    // where each ends in arena
-	batch [][]byte // scratch
+	log     *ledger.Writer
+	only    bool
+	arena   []byte   // the encoded events of the batch
+	ends    []int    // where each ends in arena
+	batch   [][]byte // scratch
+	scratch []byte   // of a payload
 }
 
 func newSealer(dir string, s *Sealing) (*sealer, error) {
@@ -97,11 +92,9 @@ func (s *sealer) flush() error {
 	return nil
 }
 
-func (s *sealer) json(t ledger.Type, kind string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encoding %s for the ledger: %w", kind, err)
-	}
+// item seals a payload of its own.
+func (s *sealer) item(t ledger.Type, kind string, b []byte) error {
+	s.scratch = b // its room is used again
 	if len(kind) > ledger.MaxKind {
 		kind = kind[:ledger.MaxKind]
 	}
@@ -143,11 +136,8 @@ func (s *sealer) file(path, name string) error {
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", name, err)
 	}
-	head, err := json.Marshal(FileHead{Name: bodycam.Escape(name), Size: n, SHA256: hex.EncodeToString(h.Sum(nil))})
-	if err != nil {
-		return fmt.Errorf("sealing %s: %w", name, err)
-	}
-	r := io.MultiReader(strings.NewReader(string(head)+"\n"), f)
+	head := payload.AppendFileHead(nil, payload.FileHead{Name: bodycam.Escape(name), Size: n, SHA256: hex.EncodeToString(h.Sum(nil))})
+	r := io.MultiReader(bytes.NewReader(head), f)
 	if _, err := s.log.AppendReader(context.Background(), ledger.Entry{Type: RecordFile, Kind: "file"}, r); err != nil {
 		return fmt.Errorf("sealing %s: %w", name, err)
 	}
@@ -161,7 +151,7 @@ func (w *Writer) Action(a *bodycam.Action) error {
 	if w.seal == nil {
 		return nil
 	}
-	return w.seal.json(RecordAction, a.Intent.Tool, a)
+	return w.seal.item(RecordAction, a.Intent.Tool, payload.AppendAction(w.seal.scratch[:0], a))
 }
 
 // Findings seals what the analyses found and writes its working copy.
@@ -169,7 +159,7 @@ func (w *Writer) Findings(fs []bodycam.Finding) error {
 	w.mu.Lock()
 	if w.seal != nil {
 		for i := range fs {
-			if err := w.seal.json(RecordFinding, fs[i].Rule, &fs[i]); err != nil {
+			if err := w.seal.item(RecordFinding, fs[i].Rule, payload.AppendFinding(w.seal.scratch[:0], &fs[i])); err != nil {
 				w.mu.Unlock()
 				return err
 			}

@@ -59,7 +59,7 @@ func AppendInt(b []byte, n int64) []byte {
 func AppendBytes(b, s []byte) []byte { return append(appendHead(b, majorBytes, uint64(len(s))), s...) }
 
 // AppendText appends a text string. The caller makes sure that it is valid UTF-8.
-func AppendText(b []byte, s string) []byte {
+func AppendText[T ~string | ~[]byte](b []byte, s T) []byte {
 	return append(appendHead(b, majorText, uint64(len(s))), s...)
 }
 

@@ -22,6 +22,8 @@ type Decoder struct {
 	in  []byte
 	off int
 	err error
+	// short tells that the error is that the input ended.
+	short bool
 }
 
 // NewDecoder returns a decoder over b.
@@ -29,6 +31,14 @@ func NewDecoder(b []byte) *Decoder { return &Decoder{in: b} }
 
 // Err returns the first error.
 func (d *Decoder) Err() error { return d.err }
+
+// Short tells whether the first error is that the input ended inside an item: with more input it might be whole.
+func (d *Decoder) Short() bool { return d.short }
+
+// NextIsBytes tells whether the next item is a byte string.
+func (d *Decoder) NextIsBytes() bool {
+	return d.err == nil && d.off < len(d.in) && d.in[d.off]>>5 == majorBytes
+}
 
 // Offset returns how many bytes have been read.
 func (d *Decoder) Offset() int { return d.off }
@@ -39,6 +49,12 @@ func (d *Decoder) Done() error {
 		d.fail("%d bytes follow the item", len(d.in)-d.off)
 	}
 	return d.err
+}
+
+// ends is fail for input that ended.
+func (d *Decoder) ends(format string, args ...any) {
+	d.short = d.short || d.err == nil
+	d.fail(format, args...)
 }
 
 func (d *Decoder) fail(format string, args ...any) {
@@ -53,7 +69,7 @@ func (d *Decoder) head() (major byte, arg uint64) {
 		return 0, 0
 	}
 	if d.off >= len(d.in) {
-		d.fail("the input ends where an item should begin")
+		d.ends("the input ends where an item should begin")
 		return 0, 0
 	}
 	first := d.in[d.off]
@@ -72,7 +88,7 @@ func (d *Decoder) head() (major byte, arg uint64) {
 	}
 	size := 1 << (info - 24)
 	if len(d.in)-d.off-1 < size {
-		d.fail("the input ends inside an item")
+		d.ends("the input ends inside an item")
 		return 0, 0
 	}
 	rest := d.in[d.off+1:]
@@ -162,7 +178,7 @@ func (d *Decoder) take(n uint64) []byte {
 		return nil
 	}
 	if n > uint64(len(d.in)-d.off) {
-		d.fail("a string of %d bytes in %d bytes of input", n, len(d.in)-d.off)
+		d.ends("a string of %d bytes in %d bytes of input", n, len(d.in)-d.off)
 		return nil
 	}
 	b := d.in[d.off : d.off+int(n) : d.off+int(n)]
@@ -180,7 +196,7 @@ func (d *Decoder) Map() int { return d.count(d.want(majorMap, "map"), 2) }
 
 func (d *Decoder) count(n, each uint64) int {
 	if d.err == nil && n > uint64(len(d.in)-d.off)/each {
-		d.fail("%d items in %d bytes of input", n, len(d.in)-d.off)
+		d.ends("%d items in %d bytes of input", n, len(d.in)-d.off)
 	}
 	if d.err != nil {
 		return 0

@@ -16,6 +16,7 @@ import (
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/query"
 	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 )
@@ -387,8 +388,8 @@ func (d *disputed) settles(_ context.Context, p *party, pin ledger.Pinned, amoun
 	if rep := d.asked.Verify(ledger.Trust{Keys: d.a.keys}); rep.Verdict != ledger.Verified {
 		return false, nil
 	}
-	var call bodycam.Action
-	if err := json.Unmarshal(b.Items[0].Payload, &call); err != nil {
+	call, err := payload.ParseAction(b.Items[0].Payload)
+	if err != nil {
 		return false, err
 	}
 	gen := d.asked.Genesis

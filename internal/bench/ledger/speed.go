@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"filippo.io/age"
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
@@ -89,8 +92,9 @@ type config struct {
 
 // run is a log that is being written under a configuration.
 type run struct {
-	add   func(i int, s *sample) error
-	close func() error
+	add    func(i int, s *sample) error
+	close  func() error
+	copies []string // what lies beside the ledger and isn't counted
 }
 
 var configs = []config{
@@ -106,9 +110,9 @@ var configs = []config{
 	{"schema", func(dir string) (*run, error) { return stages(dir, 0) }},
 	{"chain", func(dir string) (*run, error) { return stages(dir, 1) }},
 	{"Merkle", func(dir string) (*run, error) { return stages(dir, 2) }},
-	{"full, clear", func(dir string) (*run, error) { return whole(dir, true, false) }},
-	{"full, encrypted", func(dir string) (*run, error) { return whole(dir, false, false) }},
-	{"full, encrypted, JSON", func(dir string) (*run, error) { return whole(dir, false, true) }},
+	{"full, clear", func(dir string) (*run, error) { return whole(dir, true) }},
+	{"full, encrypted", func(dir string) (*run, error) { return whole(dir, false) }},
+	{"a run's writer", runWriter},
 }
 
 // line is what the baseline writes: the event and what a record says besides.
@@ -127,18 +131,13 @@ func (s *sample) json(i int) ([]byte, error) {
 	return json.Marshal(&line{i, time.Now().UnixNano(), c.Intent.Tool, &c.Action})
 }
 
-// encode is the payload as the ledger gets it.
-func (s *sample) encode(b []byte, i int, asJSON bool) ([]byte, string, uint64, error) {
-	switch {
-	case s.lines != nil:
-		return append(b, s.lines[i%len(s.lines)]...), "row", 0, nil
-	case asJSON:
-		c := s.call(i)
-		j, err := json.Marshal(&c.Action)
-		return append(b, j...), c.Intent.Tool, c.Group, err
+// encode is the payload as the ledger gets it: an action as a run writes it.
+func (s *sample) encode(b []byte, i int) ([]byte, string, uint64) {
+	if s.lines != nil {
+		return append(b, s.lines[i%len(s.lines)]...), "row", 0
 	}
 	c := s.call(i)
-	return c.appendCBOR(b), c.Intent.Tool, c.Group, nil
+	return payload.AppendAction(b, &c.Action), c.Intent.Tool, c.Group
 }
 
 func buffered(dir string, add func(*bufio.Writer, int, *sample) error) (*run, error) {
@@ -155,18 +154,15 @@ func buffered(dir string, add func(*bufio.Writer, int, *sample) error) (*run, er
 
 // stages are the parts of the construction, one after another: record and payload in CBOR; commitment and chain; tree.
 func stages(dir string, stage int) (*run, error) {
-	var payload, enc []byte
+	var body, enc []byte
 	var digests []ledger.Hash
 	var root ledger.Hash
 	r := ledger.Record{Type: ledger.TypeUser, Form: ledger.FormInline | ledger.FormClear}
 	return buffered(dir, func(w *bufio.Writer, i int, s *sample) error {
-		var err error
-		if payload, r.Kind, r.Group, err = s.encode(payload[:0], i, false); err != nil {
-			return err
-		}
+		body, r.Kind, r.Group = s.encode(body[:0], i)
 		r.Seq, r.Wall = uint64(i), time.Now().UnixNano()
 		if stage > 0 {
-			r.Commitment = sha256.Sum256(payload)
+			r.Commitment = sha256.Sum256(body)
 		}
 		enc = r.AppendCBOR(enc[:0])
 		if stage > 0 {
@@ -184,27 +180,37 @@ func stages(dir string, stage int) (*run, error) {
 		if _, err := w.Write(enc); err != nil {
 			return err
 		}
-		_, err = w.Write(payload)
+		_, err := w.Write(body)
 		return err
 	})
 }
 
-// whole is the ledger as it is: signed by two algorithms, epochs durable.
-func whole(dir string, plain, asJSON bool) (*run, error) {
-	o := ledger.Options{Recorder: "bench", Clear: plain}
+// keys are those of a recorder with both algorithms and a recipient that resists quantum computers.
+func keys() ([]checkpoint.Signer, []age.Recipient, error) {
+	var signers []checkpoint.Signer
 	for _, alg := range []checkpoint.Algorithm{checkpoint.Ed25519, checkpoint.MLDSA44} {
 		s, err := checkpoint.NewSigner(alg, make([]byte, 32))
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		o.Signers = append(o.Signers, s)
+		signers = append(signers, s)
 	}
-	if !plain {
-		id, err := age.GenerateHybridIdentity()
-		if err != nil {
-			return nil, err
-		}
-		o.Recipients = []age.Recipient{id.Recipient()}
+	id, err := age.GenerateHybridIdentity()
+	if err != nil {
+		return nil, nil, err
+	}
+	return signers, []age.Recipient{id.Recipient()}, nil
+}
+
+// whole is the ledger as it is: signed by two algorithms, epochs durable.
+func whole(dir string, plain bool) (*run, error) {
+	o := ledger.Options{Recorder: "bench", Clear: plain}
+	var err error
+	if o.Signers, o.Recipients, err = keys(); err != nil {
+		return nil, err
+	}
+	if plain {
+		o.Recipients = nil
 	}
 	w, err := ledger.Create(posixstore.New(dir), o)
 	if err != nil {
@@ -215,15 +221,35 @@ func whole(dir string, plain, asJSON bool) (*run, error) {
 	return &run{
 		add: func(i int, s *sample) error {
 			e := ledger.Entry{Type: ledger.TypeUser}
-			var err error
-			if buf, e.Kind, e.Group, err = s.encode(buf[:0], i, asJSON); err != nil {
-				return err
-			}
+			buf, e.Kind, e.Group = s.encode(buf[:0], i)
 			e.Payload = buf
-			_, err = w.Append(ctx, e)
+			_, err := w.Append(ctx, e)
 			return err
 		},
 		close: w.Close,
+	}, nil
+}
+
+// runWriter is what `bodycam run` does with an agent's actions: the run directory's writer.
+func runWriter(dir string) (*run, error) {
+	signers, recipients, err := keys()
+	if err != nil {
+		return nil, err
+	}
+	dir = filepath.Join(dir, "run")
+	w, err := store.Create(dir, bodycam.Run{ID: "bench"}, &store.Sealing{Signers: signers, Recipients: recipients, Recorder: "bench"})
+	if err != nil {
+		return nil, err
+	}
+	return &run{
+		add: func(i int, s *sample) error {
+			if s.lines != nil {
+				return w.Action(&bodycam.Action{Intent: bodycam.Intent{Tool: "row", Args: s.lines[i%len(s.lines)]}})
+			}
+			return w.Action(&s.call(i).Action)
+		},
+		close:  w.Close,
+		copies: []string{filepath.Join(dir, store.EventsFile), filepath.Join(dir, store.InfoFile)},
 	}, nil
 }
 
@@ -300,7 +326,7 @@ func (res *SpeedResult) payloadSizes(s *sample) {
 	n := min(len(s.calls), 1000)
 	cb, js := 0, 0
 	for i := range n {
-		cb += len(s.calls[i].appendCBOR(nil))
+		cb += len(payload.AppendAction(nil, &s.calls[i].Action))
 		if b, err := json.Marshal(&s.calls[i].Action); err == nil {
 			js += len(b)
 		}
@@ -335,6 +361,12 @@ func measure(c *config, s *sample, lat *[]time.Duration) (took time.Duration, by
 	}
 	took = time.Since(begin)
 	bytes, err = size(dir)
+	for _, name := range r.copies {
+		info, serr := os.Stat(name)
+		if err = errors.Join(err, serr); serr == nil {
+			bytes -= info.Size()
+		}
+	}
 	return took, bytes, err
 }
 
@@ -392,7 +424,7 @@ func recordRate(ctx context.Context, n int) (float64, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	r, err := whole(dir, false, false)
+	r, err := whole(dir, false)
 	if err != nil {
 		return 0, err
 	}

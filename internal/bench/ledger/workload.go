@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
-	"github.com/bodycam-dev/bodycam/ledger/dcbor"
 )
 
 // The synthetic workload of the Agent Flight Recorder's evaluation: eight classes of tools in equal shares, fifteen in a
@@ -22,13 +21,6 @@ var toolClasses = []string{"file_read", "file_write", "shell", "api", "db_query"
 type call struct {
 	bodycam.Action
 	Group uint64
-	args  []arg // what Intent.Args says, sorted as CBOR wants it
-}
-
-type arg struct {
-	name string
-	text string
-	num  int64
 }
 
 // workload makes n calls, the same for the same seed.
@@ -61,8 +53,7 @@ func (c *call) fill(i int, tool string, r *rand.Rand) {
 		return hex.EncodeToString(b[:])
 	}
 	path := fmt.Sprintf("/srv/repo/pkg/mod%d/file%d.go", r.IntN(17), r.IntN(1000))
-	c.args = []arg{{name: "mode", text: "rw"}, {name: "path", text: path}, {name: "limit", num: int64(r.IntN(1000))}}
-	c.Intent = bodycam.Intent{Tool: tool, Args: json.RawMessage(fmt.Sprintf(`{"limit":%d,"mode":"rw","path":%q}`, c.args[2].num, path))}
+	c.Intent = bodycam.Intent{Tool: tool, Args: json.RawMessage(fmt.Sprintf(`{"limit":%d,"mode":"rw","path":%q}`, r.IntN(1000), path))}
 	c.Policy = []bodycam.Policy{{Name: "cedar", Version: "7", Verdict: "allow"}}
 	if tool == "approval_gate" {
 		c.Approval = &bodycam.Approval{Approver: "alice@example.org", Decision: "granted", Time: 1790000000000000000 + int64(i)}
@@ -73,68 +64,6 @@ func (c *call) fill(i int, tool string, r *rand.Rand) {
 	c.Context = bodycam.Context{Sources: []bodycam.Source{{Name: "user", SHA256: digest()}, {Name: "tool:retrieval", SHA256: digest()}}, Environment: "staging"}
 	c.Code = []bodycam.CodeDigest{{Name: "agent", SHA256: digest()}, {Name: "skill:repo", SHA256: digest()}}
 	c.Delegation = &bodycam.Delegation{Requester: "agent-a", Scope: "repo:write"}
-}
-
-// appendCBOR encodes a call as the ledger encodes its own: deterministic CBOR with integer keys, digests as bytes.
-func (c *call) appendCBOR(b []byte) []byte {
-	b = dcbor.AppendMap(b, 8)
-	b = dcbor.AppendMap(append(b, 1), 2)
-	b = dcbor.AppendText(append(b, 1), c.Intent.Tool)
-	b = dcbor.AppendMap(append(b, 2), len(c.args))
-	for i := range c.args {
-		b = dcbor.AppendText(b, c.args[i].name)
-		if c.args[i].text != "" {
-			b = dcbor.AppendText(b, c.args[i].text)
-		} else {
-			b = dcbor.AppendInt(b, c.args[i].num)
-		}
-	}
-	b = dcbor.AppendArray(append(b, 2), len(c.Policy))
-	for i := range c.Policy {
-		p := &c.Policy[i]
-		b = dcbor.AppendArray(b, 4)
-		b = dcbor.AppendText(dcbor.AppendText(dcbor.AppendText(dcbor.AppendText(b, p.Name), p.Version), p.Verdict), p.Reason)
-	}
-	b = append(b, 3)
-	if a := c.Approval; a == nil {
-		b = dcbor.AppendNull(b)
-	} else {
-		b = dcbor.AppendArray(b, 3)
-		b = dcbor.AppendInt(dcbor.AppendText(dcbor.AppendText(b, a.Approver), a.Decision), a.Time)
-	}
-	b = dcbor.AppendArray(append(b, 4), 3)
-	b = dcbor.AppendInt(dcbor.AppendInt(dcbor.AppendText(b, c.Execution.Command), c.Execution.Started), c.Execution.Ended)
-	b = c.appendEffects(append(b, 5))
-	b = dcbor.AppendArray(append(b, 6), 1+len(c.Context.Sources))
-	b = dcbor.AppendText(b, c.Context.Environment)
-	for _, s := range c.Context.Sources {
-		b = appendDigest(dcbor.AppendText(dcbor.AppendArray(b, 2), s.Name), s.SHA256)
-	}
-	b = dcbor.AppendArray(append(b, 7), len(c.Code))
-	for _, s := range c.Code {
-		b = appendDigest(dcbor.AppendText(dcbor.AppendArray(b, 2), s.Name), s.SHA256)
-	}
-	b = dcbor.AppendArray(append(b, 8), 2)
-	return dcbor.AppendText(dcbor.AppendText(b, c.Delegation.Requester), c.Delegation.Scope)
-}
-
-func (c *call) appendEffects(b []byte) []byte {
-	e := &c.Effects
-	b = dcbor.AppendArray(b, 3+2*len(e.Events))
-	b = dcbor.AppendInt(dcbor.AppendText(b, e.Return), int64(*e.Exit))
-	b = dcbor.AppendFloat(b, e.Confidence)
-	for _, r := range e.Events {
-		b = dcbor.AppendUint(dcbor.AppendUint(b, r[0]), r[1])
-	}
-	return b
-}
-
-func appendDigest(b []byte, hexes string) []byte {
-	var raw [32]byte
-	if n, err := hex.Decode(raw[:], []byte(hexes)); err != nil || n != len(raw) {
-		return dcbor.AppendText(b, hexes)
-	}
-	return dcbor.AppendBytes(b, raw[:])
 }
 
 // table prints rows in columns.
