@@ -11,8 +11,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // The exit statuses. They are part of the interface.
@@ -113,6 +115,7 @@ host that the agent and every process it starts touch. The record doesn't depend
 		SilenceUsage: true, SilenceErrors: true,
 		Version: version(),
 	}
+	root.SetFlagErrorFunc(nearFlag)
 	root.SetVersionTemplate("bodycam {{.Version}}\n")
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(runCommand(s), showCommand(s), eventsCommand(s), kindCommand(s), modelCommand(s), doctorCommand(s), compareCommand(s), probeCommand(s))
@@ -121,6 +124,20 @@ host that the agent and every process it starts touch. The record doesn't depend
 	root.AddCommand(hiddenCommands(s)...)
 	cobra.EnableCommandSorting = false
 	return root
+}
+
+// nearFlag names the flag that was likely meant.
+func nearFlag(cmd *cobra.Command, err error) error {
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return err
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := kind.Nearest(name, names); near != "" {
+		return withHint(err, "did you mean --"+near+"?")
+	}
+	return withHint(err, cmd.CommandPath()+" --help lists them")
 }
 
 // exits writes the section that every command's help ends with.

@@ -212,6 +212,12 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 			o.Refuse = judge.denial.refuse
 		}
 	}
+	if err := o.Prepare(ctx); err != nil {
+		if errors.Is(err, session.ErrEnvironment) {
+			return ExitEnvironment, environment(err)
+		}
+		return ExitUsage, usage("%w", err)
+	}
 	anchored, err := besideRun(ctx, s, plan.Anchors, o.Dir)
 	if err != nil {
 		return ExitUsage, err
@@ -246,6 +252,10 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 	}
 	if err != nil {
 		fmt.Fprintf(s.err, "bodycam: %v\n", err)
+		var h interface{ Hint() string }
+		if errors.As(err, &h) && h.Hint() != "" {
+			fmt.Fprintf(s.err, "  hint: %s\n", h.Hint())
+		}
 	}
 	return status, nil
 }

@@ -3,6 +3,8 @@ package harness
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
@@ -11,14 +13,21 @@ import (
 
 // command runs any program as the agent.
 //
-// Parameters: command: an argv (a list) or a shell command (a text, run with /bin/sh -c); without it the instruction
-// itself is the shell command. env (NAME=VALUE list). format: that of its standard output where it is a transcript.
-// stdin: true gives the instruction on standard input.
+// Parameters: command, required: an argv (a list) or a shell command (a text, run with /bin/sh -c). As an argument of the
+// list {instruction} is replaced by the instruction, {instruction_file} by the path of a file with it. env (NAME=VALUE
+// list). format: that of its standard output where it is a transcript. stdin: true gives the instruction on standard
+// input.
 type command struct{}
+
+// The arguments that stand for the instruction.
+const (
+	argInstruction     = "{instruction}"
+	argInstructionFile = "{instruction_file}"
+)
 
 func (command) Name() string { return "command" }
 func (command) Summary() string {
-	return "any program; without parameters the instruction is a shell command"
+	return "any program: bodycam run TASK -- PROGRAM ARG…"
 }
 
 // Detect finds nothing on the host: the program is in the box.
@@ -43,13 +52,9 @@ func (command) Prepare(_ context.Context, r Request) (*Invocation, error) {
 	case len(argv) > 0 && argv[0] != "":
 	case argv != nil:
 		return nil, fmt.Errorf("agent command: command is empty")
+	case script == "":
+		return nil, fmt.Errorf("agent command: there is nothing to run: give the parameter command")
 	default:
-		if script == "" {
-			script = r.Instruction
-		}
-		if script == "" {
-			return nil, fmt.Errorf("agent command: there is nothing to run: give the parameter command or an instruction")
-		}
 		argv = []string{"/bin/sh", "-c", script}
 	}
 	if r.Model != "" {
@@ -67,7 +72,17 @@ func (command) Prepare(_ context.Context, r Request) (*Invocation, error) {
 			return nil, fmt.Errorf("agent command: %w", err)
 		}
 	}
-	inv := &Invocation{Argv: argv, Env: r.env(env), Dir: r.Workdir, Format: format}
+	inv := &Invocation{Argv: slices.Clone(argv), Env: r.env(env), Dir: r.Workdir, Format: format}
+	for i, a := range argv {
+		switch a {
+		case argInstruction:
+			inv.Argv[i] = r.Instruction
+		case argInstructionFile:
+			file := path.Join(r.Home, stateDir, "instruction")
+			inv.Argv[i], inv.StatePaths = file, []string{path.Dir(file)}
+			inv.Files = []File{{Path: file, Mode: 0o644, Content: []byte(r.Instruction)}}
+		}
+	}
 	if stdin {
 		inv.Stdin = []byte(r.Instruction)
 	}

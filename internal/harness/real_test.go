@@ -312,13 +312,21 @@ func TestReplay(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	b := newBox(t, "")
-	r := b.request("echo \"$BODYCAM_INSTRUCTION\" | wc -c; exit 4")
+	r := b.request("count me")
+	r.Params = map[string]any{"command": `echo "$BODYCAM_INSTRUCTION" | wc -c; exit 4`}
 	inv, err := command{}.Prepare(context.Background(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows, exit := b.run(inv)
-	if len(rows) != 1 || exit != 4 || rows[0].Command != r.Instruction || rows[0].Output != "44\n" {
+	if len(rows) != 1 || exit != 4 || rows[0].Command != r.Params["command"] || rows[0].Output != "9\n" {
+		t.Errorf("exit %d, %+v", exit, rows)
+	}
+	r.Params = map[string]any{"command": []any{"sh", "-c", `echo "$1"; cat "$2"`, "x", "{instruction}", "{instruction_file}"}}
+	if inv, err = (command{}).Prepare(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	if rows, exit = b.run(inv); exit != 0 || len(rows) != 1 || rows[0].Output != "count me\ncount me\n" {
 		t.Errorf("exit %d, %+v", exit, rows)
 	}
 	r.Params = map[string]any{"command": []any{"cat"}, "stdin": true}
@@ -351,7 +359,7 @@ func TestRefusals(t *testing.T) {
 		{command{}, with(func(r *Request) { r.Params = map[string]any{"comand": "x"} }), `unknown parameter "comand" (did you mean "command"?)`},
 		{command{}, with(func(r *Request) { r.Params = map[string]any{"command": []any{1}} }), "parameter command must be a list of texts"},
 		{command{}, with(func(r *Request) { r.Params = map[string]any{"env": []any{"A"}} }), "NAME=VALUE"},
-		{command{}, with(func(r *Request) { r.Params = map[string]any{"format": "x"} }), "unknown transcript format"},
+		{command{}, with(func(r *Request) { r.Params = map[string]any{"command": "x", "format": "x"} }), "unknown transcript format"},
 		{builtinAgent{}, with(func(r *Request) { r.Model = "" }), "needs a model"},
 		{builtinAgent{}, with(func(r *Request) { r.ModelURL = "h" }), "needs the model's URL"},
 		{builtinAgent{}, with(func(r *Request) { r.Params = map[string]any{"max_turns": 1.5} }), "must be a whole number"},

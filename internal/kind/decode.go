@@ -235,7 +235,7 @@ func (d *decoder) unknownKey(n *node, e entry, fields []field) {
 		msg += " in " + strings.Join(d.path, ".")
 	}
 	bare := strings.TrimPrefix(e.key, "+")
-	if near := nearest(bare, names); near != "" {
+	if near := Nearest(bare, names); near != "" {
 		msg += ": did you mean " + near + "?"
 	} else if paths := keyPaths(bare); len(paths) > 0 && d.ofTask {
 		msg += ": a task can't set it; a kind can, as " + strings.Join(paths, " or ")
@@ -257,7 +257,7 @@ func (d *decoder) enum(n *node, f field) {
 		}
 	}
 	msg := "want " + strings.Join(f.enum, ", ")
-	if near := nearest(n.text, f.enum); near != "" {
+	if near := Nearest(n.text, f.enum); near != "" {
 		msg = "did you mean " + near + "? (" + msg + ")"
 	}
 	d.fail(n, "%s: unknown value %s: %s", strings.Join(d.path, "."), quote(n.text), msg)

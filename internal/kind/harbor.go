@@ -135,7 +135,7 @@ type harborMCP struct {
 func LoadTask(name string) (*Task, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading task %s: %w", name, cause(err))
+		return nil, fmt.Errorf("reading task %s: %w%s", name, cause(err), beside(name))
 	}
 	if !fi.IsDir() {
 		if filepath.Base(name) == harborFile {
@@ -154,8 +154,50 @@ func LoadTask(name string) (*Task, error) {
 			return f.load()
 		}
 	}
-	return nil, fmt.Errorf("%s is no task: want a directory with %s (Harbor, terminal-bench, SkillsBench) or %s", name, harborFile, bodycamFile)
+	return nil, fmt.Errorf("%s is no task: want a directory with %s (Harbor, terminal-bench, SkillsBench) or %s%s", name, harborFile, bodycamFile, tasksIn(name))
 }
+
+// beside says which file or directory next to a missing one was likely meant.
+func beside(name string) string {
+	entries, err := os.ReadDir(filepath.Dir(name))
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	near := Nearest(filepath.Base(name), names)
+	if near == "" || near == filepath.Base(name) {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", filepath.Join(filepath.Dir(name), near))
+}
+
+// tasksIn names tasks in a folder that isn't one itself.
+func tasksIn(dir string) string {
+	const most = 5
+	var found []string
+	for _, file := range []string{harborFile, bodycamFile} {
+		list, err := filepath.Glob(filepath.Join(globEscaper.Replace(dir), "*", file))
+		if err != nil {
+			continue // the pattern is ours; then there is nothing to name
+		}
+		for _, f := range list {
+			found = append(found, filepath.Base(filepath.Dir(f)))
+		}
+	}
+	sort.Strings(found)
+	switch {
+	case len(found) == 0:
+		return ""
+	case len(found) > most:
+		found = append(found[:most], "…")
+	}
+	return "; there are tasks in it: " + strings.Join(found, ", ")
+}
+
+var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
 func parseHarbor(data []byte, src *source) (*harborTask, []Note, error) {
 	n, probs := parseTOML(data, src)

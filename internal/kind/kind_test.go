@@ -164,8 +164,8 @@ func TestNearest(t *testing.T) {
 	for in, want := range map[string]string{
 		"netwrok": "network", "netwok": "network", "Network": "network", "limit": "limits", "usr": "user", "enviroment": "", "zzz": "", "x": "", "recrod": "record", "nome": "none",
 	} {
-		if got := nearest(in, names); got != want {
-			t.Errorf("nearest(%q) = %q, want %q", in, got, want)
+		if got := Nearest(in, names); got != want {
+			t.Errorf("Nearest(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

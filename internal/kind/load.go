@@ -144,7 +144,7 @@ func openKind(ref, dir string) (data []byte, src *source, id string, err error) 
 			return data, &source{name: builtinMark + ref}, builtinMark + ref, nil
 		}
 		msg := fmt.Sprintf("no kind %s: built-in kinds are %s; a file is written with its path, as ./%s.yaml", quote(ref), strings.Join(Builtins(), ", "), ref)
-		if near := nearest(ref, Builtins()); near != "" {
+		if near := Nearest(ref, Builtins()); near != "" {
 			msg = fmt.Sprintf("no kind %s: did you mean %s?", quote(ref), near)
 		}
 		return nil, nil, "", errors.New(msg)
@@ -159,7 +159,7 @@ func openKind(ref, dir string) (data []byte, src *source, id string, err error) 
 	}
 	data, err = readFile(abs, maxFile)
 	if err != nil {
-		return nil, nil, "", fmt.Errorf("reading kind file %s: %w", ref, cause(err))
+		return nil, nil, "", fmt.Errorf("reading kind file %s: %w%s", ref, cause(err), beside(p))
 	}
 	return data, &source{name: p, dir: filepath.Dir(abs)}, abs, nil
 }

@@ -133,7 +133,8 @@ type PlanAgent struct {
 	Timeout    Duration                   `json:"timeout,omitzero"`
 	Env        []EnvVar                   `json:"env,omitempty"` // beyond [Plan.Env], sorted by name
 	User       string                     `json:"user"`
-	Home       string                     `json:"home"` // HOME of that user: what ${home} stands for
+	UserOfTask bool                       `json:"user_of_task,omitempty"` // the task names the user: its image may have had the account
+	Home       string                     `json:"home"`                   // HOME of that user: what ${home} stands for
 	SkillDirs  []string                   `json:"skill_dirs,omitempty"`
 	MCPServers []MCPServer                `json:"mcp_servers,omitempty"` // that the task wants the harness to have
 }

@@ -62,8 +62,8 @@ func (ps Problems) err() error {
 	return out
 }
 
-// nearest returns the candidate that is likeliest meant by a mistyped name, or "" where none is near.
-func nearest(name string, candidates []string) string {
+// Nearest returns the candidate that is likeliest meant by a mistyped name, or "" where none is near.
+func Nearest(name string, candidates []string) string {
 	best, bestDist := "", 1<<30
 	low := strings.ToLower(strings.ReplaceAll(name, "-", "_"))
 	for _, c := range candidates {

@@ -245,7 +245,18 @@ func (r *resolver) build() {
 }
 
 func (r *resolver) agentUser() string {
-	return first(r.t.Agent.User, r.k.Agent.User, r.p.User)
+	return first(r.o.User, r.t.Agent.User, r.k.Agent.User, r.p.User)
+}
+
+// userOfTask tells whether it is the task that names the agent's user.
+func (r *resolver) userOfTask() bool {
+	switch {
+	case r.o.User != "":
+		return false
+	case r.t.Agent.User != "":
+		return true
+	}
+	return r.k.Agent.User == "" && r.p.User != first(r.k.Environment.User, "root")
 }
 
 // boxPath puts the box's own values into a path of a kind or task file.

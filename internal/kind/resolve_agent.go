@@ -20,23 +20,29 @@ func (r *resolver) agent() {
 	if len(r.o.Command) > 0 {
 		cmd = r.o.Command
 	}
-	harness := first(r.o.Harness, a.Harness)
-	if r.o.Harness == "" && (len(r.o.Command) > 0 || len(r.t.Agent.Command) > 0) {
-		harness = harnessCommand
-	}
-	switch {
-	case harness == "":
-		r.fail("kind %s names no harness: set agent.harness", r.k.Name)
-	case harness == harnessCommand && len(cmd) == 0:
-		r.fail("harness command needs a command: set agent.command in kind %s, or give one", r.k.Name)
-	case harness != harnessCommand && len(r.o.Command) == 0 && len(a.Command.Args()) == 0:
-		cmd = nil // a bare command line is the instruction of another harness, not its program
-	}
 	params := maps.Clone(a.Parameters)
 	if params == nil && len(r.o.Parameters) > 0 {
 		params = map[string]json.RawMessage{}
 	}
 	maps.Copy(params, r.o.Parameters)
+	harness := first(r.o.Harness, a.Harness)
+	if r.o.Harness == "" && (len(r.o.Command) > 0 || len(r.t.Agent.Command) > 0) {
+		harness = harnessCommand
+	}
+	if raw, ok := params[harnessCommand]; ok && harness == harnessCommand {
+		if len(r.o.Command) == 0 {
+			cmd = r.parameterCommand(raw)
+		}
+		delete(params, harnessCommand)
+	}
+	switch {
+	case harness == "":
+		r.fail("kind %s names no harness: set agent.harness", r.k.Name)
+	case harness == harnessCommand && len(cmd) == 0:
+		r.fail("harness command needs a command: give one after -- or as --param command=…, or set agent.command in the kind (%s)", r.k.Name)
+	case harness != harnessCommand && len(r.o.Command) == 0 && len(a.Command.Args()) == 0:
+		cmd = nil // a bare command line is the instruction of another harness, not its program
+	}
 	dirs := slices.Clone(a.SkillDirs)
 	if d := r.t.Environment.SkillsDir; d != "" {
 		dirs = append(dirs, path.Join("/", d))
@@ -47,15 +53,30 @@ func (r *resolver) agent() {
 	}
 	r.p.Agent = PlanAgent{
 		Harness: harness, Command: cmd, Model: first(r.o.Model, a.Model), Parameters: params,
-		Timeout:   firstOf(r.o.Timeouts.Agent, r.t.Agent.Timeout, a.Timeout, r.k.Timeouts.Agent),
-		Env:       env,
-		User:      r.agentUser(),
+		Timeout: firstOf(r.o.Timeouts.Agent, r.t.Agent.Timeout, a.Timeout, r.k.Timeouts.Agent),
+		Env:     env,
+		User:    r.agentUser(), UserOfTask: r.userOfTask(),
 		Home:      r.home,
 		SkillDirs: r.boxPaths(dirs...), MCPServers: r.t.Environment.MCPServers,
 	}
 }
 
+// harnessCommand is the name of the harness that runs any program, and of its parameter that says which.
 const harnessCommand = "command"
+
+// parameterCommand reads the parameter command: a list of arguments, or a text for /bin/sh -c. On a command line true is
+// the program, not a truth value.
+func (r *resolver) parameterCommand(raw json.RawMessage) []string {
+	var c Command
+	switch err := json.Unmarshal(raw, &c); {
+	case err == nil:
+		return c.Args()
+	case raw[0] != '[' && raw[0] != '{':
+		return Command{Shell: string(raw)}.Args()
+	}
+	r.fail("parameter command: want a text for /bin/sh -c, or a list of texts, not %s", cut(string(raw), 80))
+	return nil
+}
 
 // skills copies the skills of a task.yaml in, and finds where in the box each skill lies.
 func (r *resolver) skills() {

@@ -36,7 +36,7 @@ type Environment struct {
 	Limits   Limits            `json:"limits,omitzero" doc:"Resource limits of the box. Zero: no limit. A task's own wishes replace them."`
 	Seccomp  string            `json:"seccomp,omitempty" doc:"System call filter: strict denies what an honest agent has no use for; observe lets suspicious software have its way inside the box." enum:"strict,observe"`
 	Env      map[string]string `json:"env,omitempty" doc:"Environment variables of everything in the box. ${VAR} and ${VAR:-default} are taken from bodycam's own environment; nothing else of it gets in." check:"env" number:"true"`
-	User     string            `json:"user,omitempty" doc:"User in the box, as name, uid or uid:gid." check:"user" number:"true"`
+	User     string            `json:"user,omitempty" doc:"User in the box, as name, uid or uid:gid. A name is one that the base knows, or that a setup step makes." check:"user" number:"true"`
 	Workdir  string            `json:"workdir,omitempty" doc:"Working directory, absolute. A task's own WORKDIR replaces it." check:"abs"`
 	Binds    []Bind            `json:"binds,omitempty" doc:"Host directories or files that are visible in the box."`
 }
@@ -98,7 +98,7 @@ type CopySpec struct {
 // Agent is the agent program.
 type Agent struct {
 	Harness    string                     `json:"harness,omitempty" doc:"Which harness: command, builtin, replay, codex, and whichever others this build has."`
-	Command    Command                    `json:"command,omitzero" doc:"For harness command: what to run. {instruction} as an argument is replaced by the instruction, {instruction_file} by the path of a file that holds it."`
+	Command    Command                    `json:"command,omitzero" doc:"For harness command: what to run. As an argument of a list {instruction} is replaced by the instruction, {instruction_file} by the path of a file that holds it."`
 	Model      string                     `json:"model,omitempty" doc:"Model name, as the harness understands it."`
 	Parameters map[string]json.RawMessage `json:"parameters,omitempty" doc:"Further settings; each harness documents its own."`
 	Timeout    Duration                   `json:"timeout,omitzero" doc:"The longest that the agent may run. A task's own value replaces it."`

@@ -24,6 +24,8 @@ type Summary struct {
 	Account   Account           `json:"account"`
 	NotSeen   []string          `json:"not_seen"`
 	Completed bool              `json:"complete"`
+	// NotStarted tells that the agent's program never ran.
+	NotStarted bool `json:"not_started,omitempty"`
 }
 
 // Unusual is one line of what stands out.
@@ -115,7 +117,7 @@ func (s *Summary) header(t *text) {
 	}
 	t.f("  kind %s\n", r.Kind)
 	if r.Error != "" {
-		t.f("  %s     %s\n", t.paint("31", "failed"), bodycam.Printable(r.Error))
+		t.f("  %s     %s\n", t.paint("31", "failed"), bodycam.Printable(strings.TrimPrefix(r.Error, "the environment failed: ")))
 	}
 	t.f("  tests      %s\n", outcome(t, r.Outcome))
 	for _, p := range r.Phases {
@@ -141,6 +143,9 @@ func (s *Summary) header(t *text) {
 			n += "/" + h.Backend
 		}
 		names = append(names, n)
+	}
+	if len(names) == 0 {
+		names = []string{"no sensor"}
 	}
 	t.f("  record     %s: %s events for %s calls, %s lost (%s)\n", record, thousands(r.Counts.Events), thousands(r.Counts.Calls), thousands(lost), strings.Join(names, ", "))
 	e := r.Environment
@@ -192,6 +197,8 @@ func phase(t *text, p bodycam.Phase) string {
 	switch {
 	case p.TimedOut:
 		s = t.paint("31", "timed out")
+	case p.Exit == nil && p.Error != "":
+		return t.paint("31", "not started")
 	case p.Error != "":
 		s = t.paint("31", bodycam.Printable(p.Error))
 	case p.Signal != "":
@@ -319,6 +326,10 @@ func (s *Summary) list(t *text, title string, lines []Line, all bool) {
 func (s *Summary) account(t *text) {
 	a := s.Account
 	t.head("THE AGENT'S ACCOUNT AGAINST THE RECORD")
+	if s.NotStarted {
+		t.f("  the agent was never started: there is nothing to compare\n")
+		return
+	}
 	if !a.Transcript {
 		t.f("  there is no transcript; the record has %d programs started\n", a.Commands)
 		return

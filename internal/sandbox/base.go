@@ -48,7 +48,7 @@ func (b *Box) prepareBase(ctx context.Context) error {
 		}
 		b.lower = dir
 	}
-	return nil
+	return b.adopt()
 }
 
 // unpackBase unpacks the tar file once per digest, into a directory that appears complete or not at all.

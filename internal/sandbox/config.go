@@ -32,8 +32,9 @@ type Config struct {
 	Seccomp  Seccomp // default: SeccompStrict
 	Unsafe   bool    // allows SeccompNone
 	Network  Network
-	// Agent is the user of commands that name none. The zero value is agent, 1000:1000, /home/agent. UID 0 stands
-	// for root inside the box only: an ordinary user of the host in effect.
+	// Agent is the user of commands that name none. The zero value is agent, 1000:1000, /home/agent. Where the base has an
+	// account of that name its ids count; else the account is made with these. Ids 0, for any name but root, say that the
+	// base must have it: [NoUserError] tells that it hasn't.
 	Agent User
 	// ExtraCA is PEM, appended to the box's own copy of /etc/ssl/certs/ca-certificates.crt.
 	ExtraCA []byte
@@ -205,7 +206,7 @@ func (c *Config) fillModes() error {
 	if c.Agent == (User{}) {
 		c.Agent = User{Name: "agent", UID: 1000, GID: 1000, Home: "/home/agent"}
 	}
-	if c.Agent.UID == 0 {
+	if c.Agent.Name == "" || c.Agent.Name == "root" {
 		c.Agent = User{Name: "root", Home: "/root"}
 	}
 	if !namePattern.MatchString(c.Agent.Name) || !path.IsAbs(c.Agent.Home) || strings.ContainsAny(c.Agent.Home, ":\n\x00") ||

@@ -96,8 +96,7 @@ func (p *planner) hosts() []byte {
 // hostEtc is the whole /etc of a host base.
 func (p *planner) hostEtc(files map[string][]byte) error {
 	a := p.box.cfg.Agent
-	files["/etc/passwd"] = addUser([]byte("root:x:0:0:root:/root:/bin/sh\n"+
-		"daemon:x:1:1:daemon:/:/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"), a)
+	files["/etc/passwd"] = addUser([]byte(hostPasswd), a)
 	files["/etc/group"] = addGroup([]byte("root:x:0:\ndaemon:x:1:\ntty:x:5:\nstaff:x:50:\nusers:x:100:\nnogroup:x:65534:\n"), a)
 	files["/etc/nsswitch.conf"] = []byte(nsswitch)
 	for _, name := range hostEtcFiles {

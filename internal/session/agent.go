@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -44,9 +46,9 @@ func (s *run) agent(ctx context.Context) error {
 	s.obs.enter(bodycam.WindowAgent)
 	proc, err := s.box.Start(ctx, cmd)
 	if err != nil {
-		return fmt.Errorf("%w: starting the agent: %w", ErrEnvironment, err)
+		return fmt.Errorf("%w: %w", ErrEnvironment, &NotStartedError{Program: cmd.Argv[0], HostBase: s.plan.Base == "host", Err: err})
 	}
-	s.agentPID = proc.HostPID()
+	s.agentPID, s.started = proc.HostPID(), true
 	var used error
 	if s.o.Service != nil {
 		used = s.serve(ctx, proc)
@@ -55,9 +57,7 @@ func (s *run) agent(ctx context.Context) error {
 	st, usage, err := s.wait(ctx, proc, sandbox.GroupAgent)
 	s.obs.enter(bodycam.WindowPostAgent)
 	if n := proc.OutputDropped(); n > 0 {
-		s.update(func(r *bodycam.Run) {
-			r.Notes = append(r.Notes, fmt.Sprintf("%d bytes of the agent's output were over the limit and were dropped", n))
-		})
+		s.note("%d bytes of the agent's output were over the limit and were dropped", n)
 	}
 	s.update(func(r *bodycam.Run) {
 		p := &r.Phases[len(r.Phases)-1]
@@ -68,20 +68,40 @@ func (s *run) agent(ctx context.Context) error {
 		p.CPU = (usage.User + usage.System).Seconds()
 	})
 	if n, oerr := s.box.OOMKills(sandbox.GroupAgent); oerr == nil && n > 0 {
-		s.update(func(r *bodycam.Run) {
-			r.Notes = append(r.Notes, fmt.Sprintf("%d process(es) of the agent were killed for want of memory (the limit is %d bytes)", n, s.plan.Limits.Memory))
-		})
+		s.note("%d process(es) of the agent were killed for want of memory (the limit is %d bytes)", n, s.plan.Limits.Memory)
 	}
 	if err == nil && s.o.Service == nil {
 		s.linger(ctx)
 	}
 	if herr := s.hook(context.WithoutCancel(ctx), "after_agent"); herr != nil {
-		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, herr.Error()) })
+		s.note("%v", herr)
 	}
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) && !errors.Is(err, errStopped) {
 		return errors.Join(err, used)
 	}
 	return used
+}
+
+// NotStartedError says that the agent's program could not be executed.
+type NotStartedError struct {
+	Program  string
+	HostBase bool // the sandbox's root file system is an allow-list of this machine's
+	Err      error
+}
+
+func (e *NotStartedError) Error() string { return "the agent was not started: " + e.Err.Error() }
+
+func (e *NotStartedError) Unwrap() error { return e.Err }
+
+// Hint says what to do next, "" where nothing is known.
+func (e *NotStartedError) Hint() string {
+	if !errors.Is(e.Err, fs.ErrNotExist) {
+		return ""
+	}
+	if p, err := exec.LookPath(e.Program); err == nil && e.HostBase {
+		return fmt.Sprintf("%s is on this machine, but the sandbox has only /usr, /bin, /sbin and /lib of it: bind it in a kind (environment.binds), or copy it in a setup step", p)
+	}
+	return "see what the sandbox has, as with: bodycam run -q -- ls /usr/bin"
 }
 
 // linger gives processes that outlive the agent a moment to show themselves.
@@ -95,9 +115,7 @@ func (s *run) linger(ctx context.Context) {
 		}
 		select {
 		case <-end.C:
-			s.update(func(r *bodycam.Run) {
-				r.Notes = append(r.Notes, fmt.Sprintf("%d process(es) outlived the agent", len(left)))
-			})
+			s.note("%d process(es) outlived the agent", len(left))
 			return
 		case <-ctx.Done():
 			return

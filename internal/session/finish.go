@@ -32,7 +32,7 @@ func (s *run) verify(ctx context.Context) error {
 	}
 	s.update(func(r *bodycam.Run) { r.Outcome = out })
 	if herr := s.hook(ctx, "after_verify"); herr != nil {
-		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, herr.Error()) })
+		s.note("%v", herr)
 	}
 	return nil // a test that can't be run is an outcome, and the run goes on
 }
@@ -123,9 +123,7 @@ func (s *run) settle(ctx context.Context) error {
 	if j := s.joiner.Load(); j != nil {
 		errs = append(errs, j.Close())
 		if n := j.Stats().Orphan; n > 0 {
-			s.update(func(r *bodycam.Run) {
-				r.Notes = append(r.Notes, fmt.Sprintf("%d event(s) of the egress proxy have no process", n))
-			})
+			s.note("%d event(s) of the egress proxy have no process", n)
 		}
 	}
 	s.obs.enter(bodycam.WindowNone)
@@ -134,16 +132,14 @@ func (s *run) settle(ctx context.Context) error {
 		note, err := s.exchanges.save()
 		errs = append(errs, err)
 		if note != "" {
-			s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, note) })
+			s.note("%s", note)
 		}
 		health = append(health, s.proxy.Health())
 	}
 	errs = append(errs, s.w.Sync(ctx), s.rows())
 	s.blind(health)
 	if n := s.obs.before; n > 0 {
-		s.update(func(r *bodycam.Run) {
-			r.Notes = append(r.Notes, fmt.Sprintf("%d event(s) of the sandbox's own start, before the agent's program ran, were seen and are not in the record", n))
-		})
+		s.note("%d event(s) of the sandbox's own start, before the agent's program ran, were seen and are not in the record", n)
 	}
 	for _, h := range health {
 		errs = append(errs, s.w.Coverage(h))
@@ -160,11 +156,12 @@ func (s *run) rows() error {
 		return nil
 	}
 	rows, dropped, err := s.account.finish()
+	if !s.started {
+		rows = nil // nobody said anything
+	}
 	_, dropped2, err2 := s.errs.finish()
 	if n := dropped + dropped2; n > 0 {
-		s.update(func(r *bodycam.Run) {
-			r.Notes = append(r.Notes, fmt.Sprintf("%d bytes of the agent's output were over the limit and were dropped", n))
-		})
+		s.note("%d bytes of the agent's output were over the limit and were dropped", n)
 	}
 	if err := errors.Join(err, err2, s.w.Rows(rows)); err != nil {
 		return err
@@ -219,7 +216,7 @@ func (s *run) rows() error {
 // collect takes the artifacts, the harness's session files and what changed in the workspace out of the box.
 func (s *run) collect(ctx context.Context) error {
 	if err := s.hook(ctx, "before_collect"); err != nil {
-		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, err.Error()) })
+		s.note("%v", err)
 	}
 	var errs []error
 	after, err := s.manifest(ctx, "after")

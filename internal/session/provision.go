@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
-	"github.com/bodycam-dev/bodycam/internal/harness"
 	"github.com/bodycam-dev/bodycam/internal/harness/transcript"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
@@ -27,8 +26,18 @@ import (
 
 // provision finds the agent program, makes the sandbox and the proxy that its network leads to.
 func (s *run) provision(ctx context.Context) error {
-	if err := s.prepareHarness(ctx); err != nil {
+	if err := s.o.Prepare(ctx); err != nil {
 		return err
+	}
+	s.inv = s.o.inv
+	if s.inv != nil {
+		s.update(func(r *bodycam.Run) {
+			r.Agent.Version, r.Agent.Digest = s.o.found.Version, s.o.found.SHA256
+			for _, b := range s.inv.Binds {
+				r.Agent.Programs = append(r.Agent.Programs, b.Box)
+			}
+			r.Agent.State = s.inv.StatePaths
+		})
 	}
 	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.watch}
 	if err := s.beginWork(ctx); err != nil {
@@ -62,73 +71,8 @@ func (s *run) provision(ctx context.Context) error {
 	return s.serveProxy(ctx, proxy)
 }
 
-func (s *run) prepareHarness(ctx context.Context) error {
-	if s.o.Oracle {
-		if s.plan.Solution == nil {
-			return errors.New("the task has no reference solution to run")
-		}
-		return nil
-	}
-	h := s.o.Harness
-	info, err := h.Detect(ctx)
-	if err != nil {
-		return err
-	}
-	a := s.plan.Agent
-	s.update(func(r *bodycam.Run) { r.Agent.Version, r.Agent.Digest = info.Version, info.SHA256 })
-	params := map[string]any{}
-	for k, raw := range a.Parameters {
-		var v any
-		if err := json.Unmarshal(raw, &v); err != nil {
-			return fmt.Errorf("parameter %s of the agent: %w", k, err)
-		}
-		params[k] = v
-	}
-	if len(a.Command) > 0 {
-		params["command"] = a.Command
-	}
-	home, searchPath := s.plan.Agent.Home, ""
-	for _, e := range s.plan.Env {
-		if e.Name == "PATH" {
-			searchPath = e.Value
-		}
-	}
-	s.inv, err = h.Prepare(ctx, harness.Request{
-		Instruction: s.plan.Task.Instruction, Model: a.Model, ModelURL: s.modelURL(), Workdir: s.plan.Workdir, Home: home, Path: searchPath,
-		Params: params, KeepReasoning: s.plan.Transcripts.KeepReasoning, Skills: s.skillDirs(), Timeout: s.agentBound().D(),
-	})
-	if err != nil {
-		return err
-	}
-	s.update(func(r *bodycam.Run) {
-		for _, b := range s.inv.Binds {
-			r.Agent.Programs = append(r.Agent.Programs, b.Box)
-		}
-		r.Agent.State = s.inv.StatePaths
-	})
-	return nil
-}
-
-// skillDirs are the places inside where skills lie.
-func (s *run) skillDirs() []string {
-	var out []string
-	for _, k := range s.plan.Skills {
-		out = append(out, k.Roots...)
-	}
-	return out
-}
-
-// modelURL is the model's endpoint as the sandbox knows it.
-func (s *run) modelURL() string {
-	u, err := url.Parse(s.o.Model.URL)
-	if err != nil || s.o.Model.URL == "" {
-		return ""
-	}
-	return "http://" + ModelHost + strings.TrimSuffix(u.Path, "/")
-}
-
-// user is the account that the sandbox makes for the agent, by what the plan calls it: root (inside only), a name,
-// or a number.
+// user is the account that the sandbox has for the agent, by what the plan calls it: root (inside only), a name, or a
+// number. A name must be one that the base knows, unless the task says it: its image may have had it.
 func (s *run) user(name string) sandbox.User {
 	name, _, _ = strings.Cut(name, ":")
 	switch name {
@@ -138,7 +82,11 @@ func (s *run) user(name string) sandbox.User {
 	if uid, err := strconv.ParseUint(name, 10, 16); err == nil {
 		return sandbox.User{Name: "user" + name, UID: uint32(uid), GID: uint32(uid), Home: "/home/user" + name}
 	}
-	return sandbox.User{Name: name, UID: 1000, GID: 1000, Home: path.Join("/home", name)}
+	u := sandbox.User{Name: name, Home: path.Join("/home", name)}
+	if s.plan.Agent.UserOfTask {
+		u.UID, u.GID = 1000, 1000
+	}
+	return u
 }
 
 // boxUser is the account that the sandbox makes before setup. One that a setup step makes itself (useradd in a

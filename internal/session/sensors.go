@@ -70,7 +70,7 @@ func (s *run) observe(ctx context.Context) error {
 		return err
 	}
 	if c.note != "" {
-		s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, c.note) })
+		s.note("%s", c.note)
 	}
 	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{Hosts: boxHosts()})
 	s.joiner.Store(joiner)

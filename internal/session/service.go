@@ -98,9 +98,7 @@ func (s *run) serve(ctx context.Context, p *sandbox.Process) error {
 			return fmt.Errorf("%w: %w", ErrEnvironment, err)
 		}
 	}
-	s.update(func(r *bodycam.Run) {
-		r.Notes = append(r.Notes, fmt.Sprintf("the service was ready after %s", time.Since(began).Round(time.Millisecond)))
-	})
+	s.note("the service was ready after %s", time.Since(began).Round(time.Millisecond))
 	s.obs.enter(bodycam.WindowIdle)
 	idle := sv.Idle
 	if idle <= 0 {

@@ -64,6 +64,9 @@ type Options struct {
 	Decoys []Decoy
 	// Analyse judges the finished record.
 	Analyse func(context.Context, *store.Run, *kind.Plan) ([]bodycam.Finding, error)
+
+	found harness.Info        // the agent's program, by Prepare
+	inv   *harness.Invocation // how it is started
 }
 
 // HostLog notes when a run begins and how it ended, outside the run's own directory, so that a run that vanished shows.
@@ -123,6 +126,7 @@ type run struct {
 	pipe           *pipe                         // standard streams of a service without a port
 	errs           *account                      // its standard error
 	agentPID       int
+	started        bool // the agent's program was executed
 	state          atomic.Pointer[Progress]
 }
 
@@ -193,7 +197,7 @@ func (s *run) life(parent context.Context) error {
 			return fmt.Errorf("%w: %s: %w", ErrEnvironment, p.name, err)
 		}
 	}
-	agentErr := s.phase(ctx, "agent", s.agentBound(), s.agent)
+	agentErr := s.phase(ctx, "agent", s.o.agentBound(), s.agent)
 	interrupted := parent.Err() != nil
 	// From here on a time-out or an interruption must not lose what there is: each phase gets its own bound.
 	late := context.WithoutCancel(ctx)
@@ -206,7 +210,7 @@ func (s *run) life(parent context.Context) error {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	if !interrupted && ctx.Err() == nil && s.stopped.Load() == nil {
+	if s.started && !interrupted && ctx.Err() == nil && s.stopped.Load() == nil {
 		if err := s.phase(ctx, "verify", s.plan.Timeouts.Verify, s.verify); err != nil {
 			errs = append(errs, fmt.Errorf("verify: %w", err))
 		}
@@ -215,12 +219,17 @@ func (s *run) life(parent context.Context) error {
 		switch {
 		case s.stopped.Load() != nil:
 			why = "the run was stopped"
-		case !interrupted:
+		case interrupted:
+		case !s.started:
+			why = "the agent was never started"
+		default:
 			why = "the run's total time was used up"
 		}
+		if s.started {
+			s.note("%s", why)
+		}
 		s.update(func(r *bodycam.Run) {
-			r.Outcome = bodycam.Outcome{Status: bodycam.OutcomeError, Error: why + " before the tests"}
-			r.Notes = append(r.Notes, why)
+			r.Outcome = bodycam.Outcome{Status: bodycam.OutcomeError, Error: why + ", so the tests were not run"}
 		})
 	}
 	keep("settle", 0, time.Minute, s.settle)
@@ -259,22 +268,21 @@ func (s *run) phase(ctx context.Context, name string, bound kind.Duration, do fu
 	return err
 }
 
-func (s *run) agentBound() kind.Duration {
-	if s.plan.Agent.Timeout != 0 {
-		return s.plan.Agent.Timeout
-	}
-	return s.plan.Timeouts.Agent
-}
-
 // teardown undoes what was made, newest first, whatever happened.
 func (s *run) teardown() {
 	s.say(Progress{Phase: "teardown", Since: time.Now()})
 	for i := len(s.undo) - 1; i >= 0; i-- {
 		if err := s.undo[i](); err != nil {
-			s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, "teardown: "+err.Error()) })
+			s.note("teardown: %v", err)
 		}
 	}
 	s.undo = nil
+}
+
+// note adds a remark to run.json.
+func (s *run) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.update(func(r *bodycam.Run) { r.Notes = append(r.Notes, text) })
 }
 
 // update changes run.json. That it can't be written is noticed at the end, when Close tries again.

@@ -47,12 +47,10 @@ func (s *run) freeze(reason string) {
 		frozen = append(frozen, look(pid))
 	}
 	errs = append(errs, s.w.JSON(store.StoppedFile, Stopped{Reason: reason, Processes: frozen}))
-	s.update(func(r *bodycam.Run) {
-		r.Notes = append(r.Notes, "stopped: "+reason)
-		if err := errors.Join(errs...); err != nil {
-			r.Notes = append(r.Notes, "stopping: "+err.Error())
-		}
-	})
+	s.note("stopped: %s", reason)
+	if err := errors.Join(errs...); err != nil {
+		s.note("stopping: %v", err)
+	}
 	s.obs.mu.Lock()
 	end := s.obs.broken
 	s.obs.mu.Unlock()
