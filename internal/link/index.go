@@ -61,6 +61,13 @@ func newIndex(j *Joiner, links []bodycam.Link, windows []window) *Index {
 			x.fill(p)
 		}
 	}
+	if j.tree.joined {
+		for id, p := range j.tree.procs {
+			if a, ok := x.procs[p.id]; ok && id != p.id {
+				x.procs[id] = a
+			}
+		}
+	}
 	return x
 }
 

@@ -3,6 +3,7 @@ package link
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/bodycam-dev/bodycam"
 )
@@ -19,6 +20,8 @@ type proc struct {
 	argv     []string
 	execs    []execution
 
+	depth   int    // generations above it when it was first seen
+	kids    int    // that were then seen to come from it
 	root    bool   // where the walk begins: the harness
 	inScope bool   // the harness or a descendant
 	last    uint64 // boot time of the last event in the subtree
@@ -55,15 +58,44 @@ type tree struct {
 	procs    map[bodycam.Proc]*proc
 	order    []*proc // as they were first seen
 	preorder []*proc // parents before children
+	joined   bool    // some processes count as part of others
+	argv     int     // bytes of arguments kept
 }
+
+// Bounds of what is kept of a run's processes. Beyond them a process counts as part of the one that made it, which has
+// the same row, and arguments are cut. What the harness itself starts, and what those start, is kept apart further on: a
+// later row's process must not be taken for the harness.
+const (
+	mostProcs = 1 << 17
+	nearRoot  = 3       // generations
+	mostKids  = 1 << 13 // of one process near the root
+	mostExecs = 256      // of one process
+	mostArgv  = 64 << 20 // bytes of arguments kept whole
+	keptArgs  = 8        // of those that are cut
+	keptArg   = 256      // bytes of each
+)
 
 func (t *tree) get(id bodycam.Proc, e *bodycam.Event) *proc {
 	p := t.procs[id]
-	if p == nil {
-		p = &proc{id: id, seq: e.Seq, from: e.Boot, to: e.Boot}
-		t.procs[id] = p
-		t.order = append(t.order, p)
+	if p != nil {
+		return p
 	}
+	maker := e.Parent
+	if id == e.Child && e.Type == bodycam.TypeFork {
+		maker = e.Proc
+	}
+	up := t.procs[maker]
+	if up != nil && len(t.order) >= mostProcs && (up.depth >= nearRoot || up.kids >= mostKids) {
+		t.procs[id], t.joined = up, true
+		return up
+	}
+	p = &proc{id: id, seq: e.Seq, from: e.Boot, to: e.Boot}
+	if up != nil {
+		up.kids++
+		p.depth = up.depth + 1
+	}
+	t.procs[id] = p
+	t.order = append(t.order, p)
 	return p
 }
 
@@ -77,17 +109,42 @@ func (t *tree) observe(e *bodycam.Event) {
 	case bodycam.TypeFork:
 		if e.Child.PID != 0 && e.Child != e.Proc {
 			c := t.get(e.Child, e)
-			c.parent = e.Proc // the fork itself outranks what later events say of a parent
+			if c == p {
+				return
+			}
+			c.parent = p.id // the fork itself outranks what later events say of a parent
 		}
 	case bodycam.TypeExec:
 		if e.Failed() {
 			return
 		}
-		x := execution{boot: e.Boot, argv: slices.Clone(e.Argv), cut: e.Marks&bodycam.MarkArgvCut != 0, size: e.ArgvLen, hash: e.ArgvHash}
+		if p.id != e.Proc {
+			return // what it becomes says nothing of the process that it is counted with
+		}
+		x := execution{boot: e.Boot, argv: t.keepArgv(e.Argv), cut: e.Marks&bodycam.MarkArgvCut != 0, size: e.ArgvLen, hash: e.ArgvHash}
 		x.script, x.shell = bodycam.ShellScript(x.argv)
+		if len(p.execs) >= mostExecs {
+			p.execs = p.execs[:mostExecs-1]
+		}
 		p.execs = append(p.execs, x)
 		p.exe, p.argv = e.Exe, x.argv
 	}
+}
+
+func (t *tree) keepArgv(argv []string) []string {
+	n := 0
+	for _, a := range argv {
+		n += len(a) + 16
+	}
+	if t.argv+n <= mostArgv {
+		t.argv += n
+		return slices.Clone(argv)
+	}
+	out := make([]string, 0, keptArgs)
+	for _, a := range argv[:min(len(argv), keptArgs)] {
+		out = append(out, strings.Clone(a[:min(len(a), keptArg)]))
+	}
+	return out
 }
 
 // link ties children to parents and returns the roots: the harness, or where it isn't known (or was never seen) the
