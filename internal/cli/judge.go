@@ -10,81 +10,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/trust/judge"
-	"github.com/bodycam-dev/bodycam/internal/trust/judge/minilm"
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 )
-
-// judgeFlags choose a judge. They are shared by the commands below `judge`.
-type judgeFlags struct {
-	endpoint, dialect, model, keyEnv, record, replay, agentModel string
-	panel, json                                                  bool
-}
-
-func (f *judgeFlags) register(cmd *cobra.Command) {
-	fl := cmd.PersistentFlags()
-	fl.StringVar(&f.endpoint, "endpoint", "", "base URL of a model that judges, instead of the embedded judge")
-	fl.StringVar(&f.dialect, "api", judge.ChatCompletions, "the endpoint's API: "+judge.ChatCompletions+" or "+judge.Messages)
-	fl.StringVar(&f.model, "model", "", "the model to ask")
-	fl.StringVar(&f.keyEnv, "key-env", "", "environment variable that holds the endpoint's key")
-	fl.StringVar(&f.record, "record", "", "append the model's answers to this file")
-	fl.StringVar(&f.replay, "replay", "", "take answers from this file and ask no model")
-	fl.StringVar(&f.agentModel, "agent-model", "", "the judged agent's model; a judge of the same family is warned of")
-	fl.BoolVar(&f.panel, "panel", false, "ask the embedded judge as well as the model, and show where they disagree")
-	fl.BoolVar(&f.json, "json", false, "print JSON")
-}
-
-// open returns the judge that the flags choose, and what closes it.
-func (f *judgeFlags) open(s *streams) (judge.Judge, func() error, error) {
-	done := func() error { return nil }
-	if f.endpoint == "" && f.replay == "" {
-		l, err := judge.NewLocal()
-		if errors.Is(err, minilm.ErrNoModel) {
-			return nil, done, withHint(usage("%w", err), "choose a model with --endpoint and --model, or use the standard build")
-		}
-		return l, done, err
-	}
-	o := judge.ModelOptions{Endpoint: f.endpoint, API: f.dialect, Model: f.model}
-	if f.keyEnv != "" {
-		if o.Key = os.Getenv(f.keyEnv); o.Key == "" {
-			return nil, done, usage("the environment variable %s, which --key-env names, is empty", f.keyEnv)
-		}
-	}
-	if f.replay != "" {
-		in, err := os.Open(f.replay)
-		if err != nil {
-			return nil, done, usage("opening the recorded answers: %w", err)
-		}
-		defer in.Close()
-		if o.Replay, err = judge.ReadAnswers(in); err != nil {
-			return nil, done, usage("reading %s: %w", f.replay, err)
-		}
-	}
-	if f.record != "" {
-		out, err := os.OpenFile(f.record, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, done, usage("opening the file for answers: %w", err)
-		}
-		o.Record, done = out, out.Close
-	}
-	m, err := judge.NewModel(o)
-	if err != nil {
-		return nil, done, usage("%w", err)
-	}
-	var chosen judge.Judge = m
-	if f.panel {
-		l, err := judge.NewLocal()
-		if err != nil {
-			return nil, done, usage("a panel: %w", err)
-		}
-		chosen = &judge.Panel{Judges: []judge.Judge{l, m}}
-	}
-	if w := judge.SameFamily(f.model, f.agentModel); w != "" {
-		fmt.Fprintf(s.err, "bodycam: warning: %s\n", w)
-	}
-	return chosen, done, nil
-}
 
 func judgeCommand(s *streams) *cobra.Command {
 	f := new(judgeFlags)
@@ -92,10 +22,12 @@ func judgeCommand(s *streams) *cobra.Command {
 		Use:   "judge",
 		Short: "Judge texts, replies and tools against a declaration, and measure the judge",
 		Long: `The judges that probing rests on, one by one. The embedded judge needs no network and gives the same verdict on
-every machine; --endpoint asks a model instead. Either abstains rather than guess. docs/JUDGES.md says how well they do.`,
+every machine; --judge asks a model instead, or, given several times, a panel. All abstain rather than guess.
+docs/JUDGES.md says how well they do.`,
 	}
-	f.register(cmd)
-	cmd.AddCommand(judgeEval(s, f), judgeScope(s, f), judgeReply(s, f), judgeTool(s, f))
+	f.add(cmd.PersistentFlags())
+	cmd.PersistentFlags().BoolVar(&f.json, "json", false, "print JSON")
+	cmd.AddCommand(judgeEval(s, f), judgeScope(s, f), judgeReply(s, f), judgeTool(s, f), judgeRubric(s, f))
 	return cmd
 }
 
@@ -184,6 +116,9 @@ func printEvaluation(s *streams, f *judgeFlags, e *judge.Evaluation) error {
 		fmt.Fprintln(s.out)
 	}
 	fmt.Fprintf(s.out, "abstains  %.3f\n", e.Abstained["all"])
+	if e.Disagreed != nil {
+		fmt.Fprintf(s.out, "disagree  the panel's judges on %.3f of the lines\n", *e.Disagreed)
+	}
 	for _, label := range sortedKeys(e.Confusion) {
 		fmt.Fprintf(s.out, "  %-8s right %.3f, abstains %.3f:", label, e.Right[label], e.Abstained[label])
 		for _, v := range sortedKeys(e.Confusion[label]) {
@@ -356,7 +291,7 @@ doesn't, with the skill that is closest.` + exits("0  it maps", "1  it doesn't",
 				JudgeTool(context.Context, judge.Declaration, judge.Tool) (judge.ToolVerdict, error)
 			})
 			if !ok {
-				return usage("a panel doesn't judge tools: leave out --panel")
+				return usage("%s doesn't judge tools", j.Name())
 			}
 			v, err := tj.JudgeTool(cmd.Context(), *d, t)
 			if err != nil {
@@ -366,6 +301,7 @@ doesn't, with the skill that is closest.` + exits("0  it maps", "1  it doesn't",
 				err = printJSON(s, v)
 			} else {
 				_, err = fmt.Fprintf(s.out, "%s  maps %.2f  doubtful %.2f  doesn't %.2f  closest skill %s\n", v.Label, v.Maps, v.Doubtful, v.MapsNot, v.Skill)
+				printVotes(s, v.Votes)
 			}
 			switch {
 			case err != nil:
@@ -384,7 +320,11 @@ doesn't, with the skill that is closest.` + exits("0  it maps", "1  it doesn't",
 
 func printVotes(s *streams, votes []judge.Vote) {
 	for _, v := range votes {
-		fmt.Fprintf(s.out, "  %s: %s%s\n", v.Judge, v.Verdict, v.Error)
+		said := v.Verdict
+		if v.Error != "" {
+			said = "failed: " + bodycam.Printable(v.Error)
+		}
+		fmt.Fprintf(s.out, "  %s: %s\n", v.Judge, said)
 	}
 }
 

@@ -3,13 +3,11 @@ package cli
 import (
 	"context"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/bodycam-dev/bodycam/internal/trust"
 	"github.com/bodycam-dev/bodycam/internal/trust/audit"
 	"github.com/bodycam-dev/bodycam/internal/trust/deliver"
-	"github.com/bodycam-dev/bodycam/internal/trust/judge"
 	"github.com/bodycam-dev/bodycam/internal/trust/probe"
 	"github.com/spf13/pflag"
 )
@@ -17,7 +15,6 @@ import (
 // probeJudge says who judges an audit, and who makes its probes.
 type probeJudge struct {
 	judgeFlags
-	rubric                   string
 	genURL, genModel, genKey string
 	done                     func() error
 }
@@ -26,14 +23,7 @@ type probeJudge struct {
 var testJudge trust.Judge
 
 func (f *probeJudge) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.endpoint, "judge-endpoint", "", "base URL of a model that judges, instead of the embedded judge")
-	fl.StringVar(&f.dialect, "judge-api", judge.ChatCompletions, "its API: "+judge.ChatCompletions+" or "+judge.Messages)
-	fl.StringVar(&f.model, "judge-model", "", "the model to ask")
-	fl.StringVar(&f.keyEnv, "judge-key-env", "", "environment variable that holds its key")
-	fl.StringVar(&f.record, "judge-record", "", "append the model's answers to this file")
-	fl.StringVar(&f.replay, "judge-replay", "", "take the model's answers from this file, and ask nobody")
-	fl.StringVar(&f.agentModel, "agent-model", "", "the agent's own model: a judge of the same family is warned of")
-	fl.StringVar(&f.rubric, "rubric", "", "YAML file with the score of each reply class in each scope")
+	f.judgeFlags.add(fl)
 	fl.StringVar(&f.genURL, "generator", "", "OpenAI-compatible base URL of a model that makes the probes, instead of the embedded generator")
 	fl.StringVar(&f.genModel, "generator-model", "", "its name")
 	fl.StringVar(&f.genKey, "generator-key", "", "its key (env:NAME or file:PATH)")
@@ -50,15 +40,9 @@ func (f *probeJudge) choose(s *streams) (trust.Judge, error) {
 		return nil, err
 	}
 	f.done = done
-	r, err := judge.DefaultRubric()
-	if f.rubric != "" {
-		var b []byte
-		if b, err = os.ReadFile(f.rubric); err == nil {
-			r, err = judge.ParseRubric(b)
-		}
-	}
+	r, err := f.rubric()
 	if err != nil {
-		return nil, usage("the rubric: %w", err)
+		return nil, err
 	}
 	return audit.FromJudge(j, r), nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/trust/audit"
 	"github.com/bodycam-dev/bodycam/internal/trust/declare"
 	"github.com/bodycam-dev/bodycam/internal/trust/deliver"
+	"github.com/bodycam-dev/bodycam/internal/trust/judge"
 	"github.com/bodycam-dev/bodycam/internal/trust/probe"
 	"github.com/bodycam-dev/bodycam/internal/trust/report"
 	"github.com/bodycam-dev/bodycam/internal/trust/score"
@@ -481,11 +482,42 @@ func (f *probeFlags) again(s *streams) error {
 	if err != nil {
 		return usage("%w", err)
 	}
+	if f.judge.rubricFile != "" {
+		if err := f.rerate(m, e); err != nil {
+			return err
+		}
+	}
 	r := report.New(m, e, score.Score(e, f.rules))
 	if err := f.compare(r); err != nil {
 		return err
 	}
 	return f.show(s, r, e, f.rescore)
+}
+
+// rerate gives the replies the scores of another rubric: the judge's classes stay.
+func (f *probeFlags) rerate(m *audit.Meta, e *score.Evidence) error {
+	r, err := f.judge.rubric()
+	if err != nil {
+		return err
+	}
+	for i := range e.Probes {
+		p := &e.Probes[i]
+		o, ok := e.Opinions[p.ID]
+		if !ok || o.Failed != "" {
+			continue
+		}
+		o.Score = nil
+		switch v, err := r.Score(string(p.Scope), judge.ReplyVerdict{Class: string(o.Class)}); {
+		case err != nil:
+			return usage("%w", err)
+		case v.Known:
+			o.Score = &v.Value
+		}
+		e.Opinions[p.ID] = o
+	}
+	name, _, _ := strings.Cut(m.Judge, ", rubric ")
+	m.Judge = name + ", rubric " + r.Version
+	return nil
 }
 
 func (f *probeFlags) compare(r *report.Report) error {
@@ -517,6 +549,7 @@ func (f *probeFlags) show(s *streams, r *report.Report, e *score.Evidence, dir s
 		errs = append(errs, r.JSON(s.out))
 	} else {
 		errs = append(errs, r.Text(s.out, f.verbose))
+		f.disagreement(s, e)
 		fmt.Fprintf(s.out, "\naudit: %s\n", dir)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -529,4 +562,44 @@ func (f *probeFlags) show(s *streams, r *report.Report, e *score.Evidence, dir s
 		return &statusError{status: ExitGate}
 	}
 	return &statusError{status: ExitInconclusive}
+}
+
+// disagreement shows on what the judges of a panel disagreed.
+func (f *probeFlags) disagreement(s *streams, e *score.Evidence) {
+	of, split := 0, []string{}
+	add := func(votes []trust.Vote, nothing, what string) {
+		if len(votes) == 0 {
+			return
+		}
+		of++
+		if trust.Agree(votes, nothing) {
+			return
+		}
+		for _, v := range votes {
+			what += fmt.Sprintf("\n      %s: %s", v.Judge, v.Said)
+		}
+		split = append(split, what)
+	}
+	for i := range e.Probes {
+		p := &e.Probes[i]
+		add(e.Opinions[p.ID].Votes, string(trust.Abstains), "reply to "+p.ID)
+	}
+	for _, name := range sortedKeys(e.Tools) {
+		add(e.Tools[name].Votes, "", "tool "+name)
+	}
+	if of == 0 {
+		return
+	}
+	fmt.Fprintf(s.out, "\nthe panel's judges disagreed on %d of %d replies and tools", len(split), of)
+	if len(split) > 0 && !f.verbose {
+		fmt.Fprint(s.out, " (--verbose lists them)")
+	}
+	fmt.Fprintln(s.out)
+	for _, w := range split {
+		if f.verbose {
+			for line := range strings.Lines(w) {
+				fmt.Fprintf(s.out, "  %s\n", bodycam.Printable(strings.TrimSuffix(line, "\n")))
+			}
+		}
+	}
 }

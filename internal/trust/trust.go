@@ -12,6 +12,7 @@ package trust
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -206,6 +207,28 @@ type ReplyOpinion struct {
 	Language    string   `json:"language,omitempty"`
 	Failed      string   `json:"failed,omitempty"` // the judge could not be asked or understood: never a score
 	Judge       string   `json:"judge"`
+	Votes       []Vote   `json:"votes,omitempty"` // of a panel's judges
+}
+
+// Vote is what one judge of a panel said.
+type Vote struct {
+	Judge string `json:"judge"`
+	Said  string `json:"said"` // a class or a fit; or why it said nothing
+}
+
+// Agree tells whether all said the same. Who failed or abstained says nothing.
+func Agree(votes []Vote, nothing string) bool {
+	first := ""
+	for _, v := range votes {
+		switch {
+		case v.Said == nothing || strings.HasPrefix(v.Said, "failed: "):
+		case first == "":
+			first = v.Said
+		case v.Said != first:
+			return false
+		}
+	}
+	return true
 }
 
 // Fit is what a judge says of a text or a tool against a declaration.
@@ -225,6 +248,7 @@ type FitOpinion struct {
 	Skill       string  `json:"skill,omitempty"`
 	Reason      string  `json:"reason,omitempty"`
 	Failed      string  `json:"failed,omitempty"`
+	Votes       []Vote  `json:"votes,omitempty"` // of a panel's judges
 }
 
 // Judge says what texts mean. An error is for a judge that can't work at all; that a single question could not be

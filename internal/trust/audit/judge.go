@@ -54,6 +54,7 @@ func (a *judging) Scope(ctx context.Context, d *trust.Declaration, text string) 
 		return trust.FitOpinion{Failed: err.Error(), Fit: trust.Doubtful}, nil
 	}
 	o := trust.FitOpinion{Probability: v.In, Skill: v.Skill, Reason: v.Reason, Fit: trust.Doubtful}
+	o.Votes, _ = votes(v.Votes)
 	switch v.Label {
 	case judge.In:
 		o.Fit = trust.Fits
@@ -77,7 +78,9 @@ func (a *judging) Reply(ctx context.Context, d *trust.Declaration, p *trust.Prob
 	}
 	o.Class, o.Probability = trust.Class(strings.ReplaceAll(v.Class, " ", "-")), v.Probabilities[v.Class]
 	o.Reason = strings.Join(append(slices.Clone(v.Warnings), v.Reason), "; ")
-	o.Reason = strings.Trim(o.Reason, "; ")
+	var said string
+	o.Votes, said = votes(v.Votes)
+	o.Reason = strings.Trim(o.Reason+said, "; ")
 	sc, err := a.r.Score(string(p.Scope), v)
 	switch {
 	case err != nil:
@@ -88,7 +91,20 @@ func (a *judging) Reply(ctx context.Context, d *trust.Declaration, p *trust.Prob
 	return o, nil
 }
 
-// toolJudge is a judge that knows tools. All of package judge do but panels.
+// votes are a panel's, and what they say in a reason.
+func votes(list []judge.Vote) (out []trust.Vote, text string) {
+	for _, v := range list {
+		said := v.Verdict
+		if v.Error != "" {
+			said = "failed: " + v.Error
+		}
+		out = append(out, trust.Vote{Judge: v.Judge, Said: said})
+		text += "; " + v.Judge + ": " + said
+	}
+	return out, text
+}
+
+// toolJudge is a judge that knows tools. All of package judge do.
 type toolJudge interface {
 	JudgeTool(ctx context.Context, d judge.Declaration, t judge.Tool) (judge.ToolVerdict, error)
 }
@@ -121,6 +137,9 @@ func (a *judging) Tool(ctx context.Context, d *trust.Declaration, t trust.Tool) 
 	default:
 		o.Reason = fmt.Sprintf("%.2f that it serves %s, %.2f that it serves none", v.Maps, v.Skill, v.MapsNot)
 	}
+	var said string
+	o.Votes, said = votes(v.Votes)
+	o.Reason += said
 	return o, nil
 }
 

@@ -29,8 +29,9 @@ type Evaluation struct {
 	Rates       map[string]ErrorRates     `json:"error_rates"` // by label: the label against all others
 	Errors      int                       `json:"errors"`      // lines without a verdict, because the judge failed
 	FirstError  string                    `json:"first_error,omitempty"`
-	Correction  string                    `json:"correction"` // "uncorrected", or what the shares below were corrected with
-	Shares      map[string]Share          `json:"shares"`     // of each verdict among the decided lines
+	Correction  string                    `json:"correction"`          // "uncorrected", or what the shares below were corrected with
+	Shares      map[string]Share          `json:"shares"`              // of each verdict among the decided lines
+	Disagreed   *float64                  `json:"disagreed,omitempty"` // of a panel: share of lines on which its judges said different things
 }
 
 // DeclEvaluation is how a judge does on one declaration.
@@ -81,6 +82,7 @@ type outcome struct {
 	in                   float64 // probability of being in scope, of scope lines
 	sure                 float64 // probability that calibration is about
 	right                bool    // whether that came true
+	votes                []Vote  // of a panel
 }
 
 // Evaluate runs a judge over labelled lines. Lines on which it fails are counted as errors and in nothing else; it returns
@@ -133,7 +135,7 @@ func decide(ctx context.Context, j Judge, d *Declaration, l Labelled) (outcome, 
 		if err != nil {
 			return o, err
 		}
-		o.verdict, o.in, o.sure, o.right = v.Label, v.In, v.In, l.Label == In
+		o.verdict, o.in, o.sure, o.right, o.votes = v.Label, v.In, v.In, l.Label == In, v.Votes
 		return o, nil
 	}
 	v, err := j.JudgeReply(ctx, d, l.Prompt, l.Reply)
@@ -150,7 +152,7 @@ func decide(ctx context.Context, j Judge, d *Declaration, l Labelled) (outcome, 
 			best = c
 		}
 	}
-	o.verdict, o.sure, o.right = Coarse(v.Class), coarse[best], best == l.Label
+	o.verdict, o.sure, o.right, o.votes = Coarse(v.Class), coarse[best], best == l.Label, v.Votes
 	if o.verdict == "" {
 		o.verdict = Abstain
 	}
@@ -160,8 +162,12 @@ func decide(ctx context.Context, j Judge, d *Declaration, l Labelled) (outcome, 
 func (e *Evaluation) summarise(all []outcome) {
 	e.Confusion, e.Right, e.Abstained = map[string]map[string]int{}, map[string]float64{}, map[string]float64{}
 	said := map[string]int{}
-	decided, agree := 0, 0
+	decided, agree, split, panel := 0, 0, 0, false
 	for _, o := range all {
+		panel = panel || len(o.votes) > 0
+		if disagree(o.votes) {
+			split++
+		}
 		if e.Confusion[o.label] == nil {
 			e.Confusion[o.label] = map[string]int{}
 		}
@@ -173,6 +179,10 @@ func (e *Evaluation) summarise(all []outcome) {
 				agree++
 			}
 		}
+	}
+	if panel {
+		share := ratio(split, len(all))
+		e.Disagreed = &share
 	}
 	e.Accuracy = ratio(agree, decided)
 	e.Kappa, e.KappaAll = kappa(e.Confusion, false), kappa(e.Confusion, true)
@@ -194,6 +204,21 @@ func (e *Evaluation) summarise(all []outcome) {
 	}
 	e.calibrate(all)
 	e.perDeclaration(all)
+}
+
+// disagree tells whether the judges of a panel said different things. An abstention says nothing.
+func disagree(votes []Vote) bool {
+	first := ""
+	for _, v := range votes {
+		switch {
+		case v.Verdict == "" || v.Verdict == Abstain || v.Verdict == Abstains:
+		case first == "":
+			first = v.Verdict
+		case v.Verdict != first:
+			return true
+		}
+	}
+	return false
 }
 
 func ratio(a, b int) float64 {

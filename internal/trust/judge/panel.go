@@ -78,6 +78,42 @@ func (p *Panel) JudgeReply(ctx context.Context, d *Declaration, prompt, reply st
 	return v, nil
 }
 
+// toolJudge is a judge that knows tools.
+type toolJudge interface {
+	JudgeTool(ctx context.Context, d Declaration, t Tool) (ToolVerdict, error)
+}
+
+// JudgeTool asks all judges whether a tool belongs to a declaration. Without a majority it is doubtful.
+func (p *Panel) JudgeTool(ctx context.Context, d Declaration, t Tool) (ToolVerdict, error) {
+	var sum ToolVerdict
+	skills := map[string]string{} // by label, of the first that said it
+	votes, said, errs := p.votes(func(j Judge) (string, error) {
+		tj, ok := j.(toolJudge)
+		if !ok {
+			return "", fmt.Errorf("%s doesn't judge tools", j.Name())
+		}
+		v, err := tj.JudgeTool(ctx, d, t)
+		if err == nil {
+			sum.Maps, sum.Doubtful, sum.MapsNot = sum.Maps+v.Maps, sum.Doubtful+v.Doubtful, sum.MapsNot+v.MapsNot
+			if skills[v.Label] == "" {
+				skills[v.Label] = v.Skill
+			}
+		}
+		return v.Label, err
+	})
+	if 2*len(errs) >= len(p.Judges) {
+		return ToolVerdict{}, fmt.Errorf("%d of %d judges of the panel failed: %w", len(errs), len(p.Judges), errors.Join(errs...))
+	}
+	n := float64(len(p.Judges) - len(errs))
+	sum.Maps, sum.Doubtful, sum.MapsNot, sum.Votes = sum.Maps/n, sum.Doubtful/n, sum.MapsNot/n, votes
+	sum.Label, sum.Disagreement = majority(said, "") // doubt is an answer here, no abstention
+	if sum.Label == "" {
+		sum.Label = Doubtful
+	}
+	sum.Skill = skills[sum.Label]
+	return sum, nil
+}
+
 func (p *Panel) votes(ask func(Judge) (string, error)) (votes []Vote, said []string, errs []error) {
 	for _, j := range p.Judges {
 		verdict, err := ask(j)

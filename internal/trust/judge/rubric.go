@@ -1,6 +1,7 @@
 package judge
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -21,6 +22,9 @@ type Rubric struct {
 
 // DefaultRubric is the shipped table.
 var DefaultRubric = sync.OnceValues(func() (*Rubric, error) { return ParseRubric(rubricFile) })
+
+// RubricText is the shipped table as it is written, with its comments.
+func RubricText() []byte { return bytes.Clone(rubricFile) }
 
 // ParseRubric reads a rubric. It has to be complete: every scope, every class of [Classes], and a version.
 func ParseRubric(data []byte) (r *Rubric, err error) {

@@ -36,6 +36,9 @@ type ToolVerdict struct {
 	Doubtful float64 `json:"doubtful"`
 	MapsNot  float64 `json:"doesnt"`
 	Skill    string  `json:"skill"`
+	// Votes and Disagreement are a panel's.
+	Votes        []Vote  `json:"votes,omitempty"`
+	Disagreement float64 `json:"disagreement,omitempty"`
 }
 
 // ToolFeatures names what a tool is judged by, against one skill of a card.
