@@ -149,13 +149,13 @@ func (m *Manifest) valid() (err error) {
 }
 
 // covers demands that every name of a policy is a root.
-func (m *Manifest) covers(e *Expression) error {
-	for _, name := range e.Names() {
-		if _, ok := m.Roots[name]; !ok {
-			return fmt.Errorf("%w: the policy names %s, which is no root", ErrSyntax, name)
+func (m *Manifest) covers(e *Expression) (err error) {
+	e.walk(func(k *Expression) {
+		if _, ok := m.Roots[k.name]; !ok && err == nil {
+			err = fmt.Errorf("%w: policy %.100q: %w", ErrSyntax, e.words, policyError(k.at, "it names %s, which is no root; the roots are %s", k.name, strings.Join(m.names(), ", ")))
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 func (m *Manifest) names() []string {

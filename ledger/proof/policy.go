@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Expression says which roots must vouch for a log before a verifier is content. Its grammar:
@@ -19,6 +21,7 @@ import (
 // "and" binds more strongly than "or". For example: evm and (2 of [w1, w2, w3] or tsa).
 type Expression struct {
 	name  string
+	at    int // column of the name
 	need  int // of kids
 	kids  []*Expression
 	words string // as it was written
@@ -29,7 +32,7 @@ const (
 	maxNested = 32
 )
 
-// ParsePolicy reads an expression.
+// ParsePolicy reads an expression. An error names the column, in characters from 1.
 func ParsePolicy(s string) (*Expression, error) {
 	if len(s) > maxPolicy {
 		return nil, fmt.Errorf("%w: a policy of %d bytes", ErrSyntax, len(s))
@@ -37,7 +40,7 @@ func ParsePolicy(s string) (*Expression, error) {
 	p := &policyParser{tokens: policyTokens(s)}
 	e, err := p.expression(0)
 	if err == nil && p.next() != "" {
-		err = fmt.Errorf("%q is one word too many", p.next())
+		err = p.fails("%s is one word too many", p.shown())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: policy %.100q: %w", ErrSyntax, s, err)
@@ -51,17 +54,18 @@ func (e *Expression) String() string { return e.words }
 // Names are the roots that it names, each once, in order of their first mention.
 func (e *Expression) Names() []string {
 	var out []string
-	e.walk(func(name string) {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
+	e.walk(func(k *Expression) {
+		if !slices.Contains(out, k.name) {
+			out = append(out, k.name)
 		}
 	})
 	return out
 }
 
-func (e *Expression) walk(f func(string)) {
+// walk calls f for every name.
+func (e *Expression) walk(f func(*Expression)) {
 	if e.name != "" {
-		f(e.name)
+		f(e)
 	}
 	for _, k := range e.kids {
 		k.walk(f)
@@ -99,21 +103,56 @@ func (e *Expression) Met(vouched func(name string) (time.Time, bool)) (time.Time
 	return times[e.need-1], true
 }
 
-// policyTokens cuts a policy into words and signs.
-func policyTokens(s string) []string {
-	for _, sign := range []string{"(", ")", "[", "]", ","} {
-		s = strings.ReplaceAll(s, sign, " "+sign+" ")
-	}
-	return strings.Fields(s)
+// policyToken is a word or sign of a policy with the column, from 1, where it stands.
+type policyToken struct {
+	text string
+	at   int
 }
 
-type policyParser struct{ tokens []string }
-
-func (p *policyParser) next() string {
-	if len(p.tokens) == 0 {
-		return ""
+// policyTokens cuts a policy into words and signs. The last one is empty and stands behind the end.
+func policyTokens(s string) []policyToken {
+	var out []policyToken
+	word := func(from, to int) {
+		if from < to {
+			out = append(out, policyToken{s[from:to], utf8.RuneCountInString(s[:from]) + 1})
+		}
 	}
-	return p.tokens[0]
+	from := 0
+	for i, c := range s {
+		switch {
+		case unicode.IsSpace(c):
+			word(from, i)
+			from = i + utf8.RuneLen(c)
+		case strings.ContainsRune("()[],", c):
+			word(from, i)
+			word(i, i+1)
+			from = i + 1
+		}
+	}
+	word(from, len(s))
+	return append(out, policyToken{"", utf8.RuneCountInString(s) + 1})
+}
+
+// policyParser reads tokens; the last one stays.
+type policyParser struct{ tokens []policyToken }
+
+func (p *policyParser) next() string { return p.tokens[0].text }
+
+// fails is an error at the next token.
+func (p *policyParser) fails(format string, args ...any) error {
+	return policyError(p.tokens[0].at, format, args...)
+}
+
+func policyError(at int, format string, args ...any) error {
+	return fmt.Errorf("column %d: %s", at, fmt.Sprintf(format, args...))
+}
+
+// shown is the next token for a message.
+func (p *policyParser) shown() string {
+	if p.next() == "" {
+		return "the end"
+	}
+	return strconv.Quote(p.next())
 }
 
 // take consumes the next word if it is the one given.
@@ -154,34 +193,35 @@ func (p *policyParser) joined(word string, part func() (*Expression, error)) (*E
 
 func (p *policyParser) factor(depth int) (*Expression, error) {
 	if depth > maxNested {
-		return nil, fmt.Errorf("it is nested more than %d deep", maxNested)
+		return nil, p.fails("it is nested more than %d deep", maxNested)
 	}
 	if p.take("(") {
 		e, err := p.expression(depth + 1)
 		if err == nil && !p.take(")") {
-			err = fmt.Errorf("a closing parenthesis is missing before %q", p.next())
+			err = p.fails("a closing parenthesis is missing before %s", p.shown())
 		}
 		return e, err
 	}
-	word := p.next()
-	if len(p.tokens) > 1 && p.tokens[1] == "of" {
+	word, at := p.next(), p.tokens[0].at
+	if len(p.tokens) > 1 && p.tokens[1].text == "of" {
 		return p.quorum(word, depth)
 	}
 	if !validRootName(word) {
-		return nil, fmt.Errorf("a name or a parenthesis should stand where %q stands", word)
+		return nil, p.fails("a name or a parenthesis should stand where %s stands", p.shown())
 	}
 	p.take(word)
-	return &Expression{name: word}, nil
+	return &Expression{name: word, at: at}, nil
 }
 
 func (p *policyParser) quorum(count string, depth int) (*Expression, error) {
-	p.tokens = p.tokens[2:]
+	at := p.tokens[0].at
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || strconv.Itoa(n) != count {
-		return nil, fmt.Errorf("%q isn't a number of roots", count)
+		return nil, p.fails("%q isn't a number of roots", count)
 	}
+	p.tokens = p.tokens[2:]
 	if !p.take("[") {
-		return nil, fmt.Errorf("a list in square brackets must follow %q", count+" of")
+		return nil, p.fails("a list in square brackets must follow %q", count+" of")
 	}
 	e := &Expression{need: n}
 	for {
@@ -194,11 +234,11 @@ func (p *policyParser) quorum(count string, depth int) (*Expression, error) {
 			break
 		}
 		if !p.take(",") {
-			return nil, fmt.Errorf("a comma or a closing bracket is missing before %q", p.next())
+			return nil, p.fails("a comma or a closing bracket is missing before %s", p.shown())
 		}
 	}
 	if n > len(e.kids) {
-		return nil, fmt.Errorf("%d of %d can never be", n, len(e.kids))
+		return nil, policyError(at, "%d of %d can never be", n, len(e.kids))
 	}
 	return e, nil
 }

@@ -47,6 +47,25 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("%.40q was accepted", bad)
 		}
 	}
+	for policy, want := range map[string]string{
+		"":                       `column 1: a name or a parenthesis should stand where the end stands`,
+		"a b":                    `column 3: "b" is one word too many`,
+		"(a and b":               `column 9: a closing parenthesis is missing before the end`,
+		"a and\t\tor b":          `column 8: a name or a parenthesis should stand where "or" stands`,
+		"evm and 3 of [w1,w2]":   `column 9: 3 of 2 can never be`,
+		"evm or (2 of [w1; w2])": `column 15: a name or a parenthesis should stand where "w1;" stands`,
+		"1 of a":                 `column 6: a list in square brackets must follow "1 of"`,
+		"x of [a]":               `column 1: "x" isn't a number of roots`,
+		"ä":                      `column 1: a name`,
+	} {
+		if _, err := ParsePolicy(policy); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", policy, err, want)
+		}
+	}
+	m := &Manifest{Roots: map[string]Root{"a": {}, "b": {}}}
+	if err := m.SetPolicy("a and (b or w9)"); err == nil || !strings.Contains(err.Error(), "column 13: it names w9, which is no root; the roots are a, b") {
+		t.Errorf("%v", err)
+	}
 	e, err := ParsePolicy("evm and (2 of [w1, w2, w1] or tsa)")
 	if err != nil {
 		t.Fatal(err)
