@@ -29,6 +29,7 @@ type Box struct {
 	cgroups  *cgroups // nil without
 	record   record
 	file     string // of record
+	watch    *watcher
 	lower    string // host directory of the base; "" for a host base
 
 	conn *net.UnixConn
@@ -61,7 +62,10 @@ var ErrClosed = errors.New("the box has ended")
 
 // Init turns this process into the init of a box if a recorder started it as one, and then never returns. Call it first
 // in main, and in TestMain of tests that make boxes.
-func Init() { boxinit.Main() }
+func Init() {
+	watchMain()
+	boxinit.Main()
+}
 
 // Create makes a box and starts its init. The caller must Close it. What could not be had is in Weaker.
 func Create(ctx context.Context, c Config) (*Box, error) {
@@ -129,6 +133,9 @@ func (b *Box) prepareHost() error {
 		}
 	}
 	if b.file, err = b.record.save(); err != nil {
+		return err
+	}
+	if b.watch, err = startWatcher(); err != nil {
 		return err
 	}
 	if err := makeState(b.cfg.StateDir); err != nil {
@@ -463,6 +470,9 @@ func (b *Box) shutdown() error {
 	err := errors.Join(errs...)
 	if err == nil { // else it stays for Sweep
 		err = os.Remove(b.file)
+	}
+	if b.watch != nil {
+		b.watch.stop()
 	}
 	return err
 }

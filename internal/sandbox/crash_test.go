@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,8 +57,15 @@ func crashHelper(spec string) {
 	select {}
 }
 
-// A recorder that is killed with SIGKILL leaves no process and no mount; Sweep removes its directories.
+// A recorder that is killed with SIGKILL leaves no process, no mount, no cgroup and no file, and nobody need do anything.
+// Where the process that tidies up was killed as well, Stale names what is left and Sweep removes it.
 func TestKilledRecorder(t *testing.T) {
+	for _, watched := range []bool{true, false} {
+		t.Run(map[bool]string{true: "watched", false: "unwatched"}[watched], func(t *testing.T) { killRecorder(t, watched) })
+	}
+}
+
+func killRecorder(t *testing.T, watched bool) {
 	id, dir := testID(t), filepath.Join(t.TempDir(), "state")
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), crashEnv+"="+id+" "+dir)
@@ -109,10 +118,12 @@ func TestKilledRecorder(t *testing.T) {
 	if err := unix.PidfdSendSignal(fds[0], 0, nil, 0); err != nil && !errors.Is(err, unix.EPERM) {
 		t.Errorf("Sweep hurt a living box: %v", err)
 	}
+	if !watched {
+		killWatcher(t, cmd.Process.Pid)
+	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Wait()
 	deadline := time.Now().Add(3 * time.Second)
 	for i, fd := range fds {
 		for unix.PidfdSendSignal(fd, 0, nil, 0) != unix.ESRCH {
@@ -129,18 +140,61 @@ func TestKilledRecorder(t *testing.T) {
 	if strings.Contains(string(mounts), id) || strings.Contains(string(mounts), dir) {
 		t.Error("a mount is left")
 	}
-	if err := Sweep(); err != nil {
-		t.Error(err)
-	}
 	records, err := recordDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range append(paths, filepath.Join(records, id+".json")) {
-		if _, err := os.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is left: %v", p, err)
+	paths = append(paths, filepath.Join(records, id+".json"))
+	if !watched {
+		if stale, err := Stale(); err != nil || !slices.Contains(stale, id) {
+			t.Errorf("stale are %q, %v", stale, err)
+		}
+		if err := Sweep(); err != nil {
+			t.Error(err)
 		}
 	}
+	left := func() (list []string) {
+		for _, p := range paths {
+			if _, err := os.Lstat(p); !errors.Is(err, fs.ErrNotExist) {
+				list = append(list, p)
+			}
+		}
+		return list
+	}
+	for end := time.Now().Add(10 * time.Second); watched && len(left()) > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if l := left(); len(l) > 0 {
+		t.Errorf("left are %q", l)
+	}
+	cmd.Wait() // only now: a recorder that nobody reaps is dead as well
+}
+
+// killWatcher ends the watcher of a recorder.
+func killWatcher(t *testing.T, recorder int) {
+	t.Helper()
+	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		line, err := os.ReadFile(f)
+		if err != nil || string(line) != watchName+"\x00" {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, err := os.ReadFile(filepath.Join(filepath.Dir(f), "stat"))
+		if err == nil && strings.Contains(string(stat), fmt.Sprintf(") S %d ", recorder)) {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatal("the recorder has no watcher")
 }
 
 // A box whose init dies under the recorder says so, and can still be closed.

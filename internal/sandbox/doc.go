@@ -9,7 +9,8 @@
 // unpacks what CopyIn sends and reaps orphans, as the recorder asks over an inherited socket. All mounts live in
 // its namespace and vanish with it. When the recorder dies, however, the socket closes and the kernel signals
 // init's death signal; init's end is the end of every process in its pid namespace. What then is left, empty
-// cgroups and a record in /run/bodycam, is removed by [Sweep], which Create calls as well.
+// cgroups, the state directory and a record in /run/bodycam, is removed by a process that does nothing but wait for the
+// recorder's death, in a session of its own. Should that be killed too, [Sweep] does it, which Create calls as well.
 //
 // # Users
 //

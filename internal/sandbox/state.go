@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -48,7 +49,8 @@ func recordDir() (string, error) {
 	return dir, nil
 }
 
-// startTime is when a process began, in clock ticks since boot; with the pid it names a process for good.
+// startTime is when a process began, in clock ticks since boot; with the pid it names a process for good. One that has
+// ended and waits to be reaped is gone.
 func startTime(pid int) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -58,6 +60,9 @@ func startTime(pid int) (uint64, error) {
 	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("stat of process %d is malformed", pid)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return 0, fmt.Errorf("process %d has ended", pid)
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
 }
@@ -105,11 +110,43 @@ func Sweep() error {
 	if err != nil {
 		return err
 	}
+	dead, err := deadRecords(dir)
+	errs := []error{sweepUnfinished(dir), err}
+	for f, r := range dead {
+		for _, c := range r.Cgroups {
+			errs = append(errs, removeCgroup(c))
+		}
+		errs = append(errs, removeState(r.StateDir))
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) { // two may sweep at once
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Stale lists what Sweep would remove, by the boxes' ids.
+func Stale() ([]string, error) {
+	dir, err := recordDir()
+	if err != nil {
+		return nil, err
+	}
+	dead, err := deadRecords(dir)
+	var ids []string
+	for _, r := range dead {
+		ids = append(ids, r.ID)
+	}
+	slices.Sort(ids)
+	return ids, err
+}
+
+// deadRecords reads the records whose recorder is dead, by their files.
+func deadRecords(dir string) (map[string]record, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	errs := []error{sweepUnfinished(dir)}
+	dead := map[string]record{}
+	var errs []error
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -122,22 +159,14 @@ func Sweep() error {
 		if err == nil && (!idPattern.MatchString(r.ID) || !filepath.IsAbs(r.StateDir)) {
 			err = errors.New("not a record of a box")
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			errs = append(errs, fmt.Errorf("record %s: %w", f, err))
-			continue
-		}
-		if r.alive() {
-			continue
-		}
-		for _, c := range r.Cgroups {
-			errs = append(errs, removeCgroup(c))
-		}
-		errs = append(errs, removeState(r.StateDir))
-		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) { // two may sweep at once
-			errs = append(errs, err)
+		case !r.alive():
+			dead[f] = r
 		}
 	}
-	return errors.Join(errs...)
+	return dead, errors.Join(errs...)
 }
 
 // sweepUnfinished removes records that were never finished.

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -195,17 +194,16 @@ func (s *run) serveProxy(ctx context.Context, p *names.Proxy) error {
 
 func (s *run) boxConfig(p *names.Proxy) (sandbox.Config, error) {
 	plan := s.plan
-	state := s.o.State
-	if state == "" {
+	if s.o.State == "" {
 		dir, err := os.MkdirTemp("", "bodycam-")
 		if err != nil {
 			return sandbox.Config{}, fmt.Errorf("making a folder for the sandbox: %w", err)
 		}
 		s.undo = append(s.undo, func() error { return os.RemoveAll(dir) })
-		state = filepath.Join(dir, "box")
+		s.o.State = dir
 	}
 	c := sandbox.Config{
-		ID: s.o.ID, StateDir: state, Hostname: plan.Hostname, Seccomp: sandbox.Seccomp(plan.Seccomp),
+		ID: s.o.ID, StateDir: s.o.State, Hostname: plan.Hostname, Seccomp: sandbox.Seccomp(plan.Seccomp),
 		Limits: sandbox.Limits{MemoryBytes: uint64(plan.Limits.Memory), CPUs: plan.Limits.CPUs, Pids: uint64(plan.Limits.PIDs),
 			DiskBytes: uint64(plan.Limits.Disk), Inodes: uint64(plan.Limits.Inodes), OutputBytes: uint64(plan.Limits.Output)},
 		Agent: s.boxUser(), Hosts: map[string]netip.Addr{},

@@ -23,14 +23,12 @@ const (
 // snapshot copies the workspace as it is before the agent starts to a private folder outside: what it looks like
 // afterwards can't tell what was changed in it.
 func (s *run) snapshot(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "bodycam-before-")
-	if err != nil {
+	s.before = filepath.Join(s.o.State, "before") // goes with the box, also after a kill
+	if err := os.Mkdir(s.before, 0o700); err != nil {
 		return fmt.Errorf("keeping the workspace as it was: %w", err)
 	}
-	s.undo = append(s.undo, func() error { return os.RemoveAll(dir) })
-	s.before = dir
 	for i, root := range s.plan.Judge.Workspace {
-		_, _, err := s.box.CopyOut(ctx, root, filepath.Join(dir, fmt.Sprint(i)), keepLimits())
+		_, _, err := s.box.CopyOut(ctx, root, filepath.Join(s.before, fmt.Sprint(i)), keepLimits())
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("keeping the workspace as it was: %w", err)
 		}
