@@ -191,7 +191,7 @@ type File struct {
 	Names   []string // canonical paths under which it was seen, the newest last
 	Written bool     // it was written during the run
 	Writer  string   // program of the process that wrote it last
-	at      string   // where it was written last
+	at      uint64   // hash of the path where it was written last
 	first   uint64   // event that wrote it first
 	links   int      // names that still exist, as far as events tell
 }

@@ -140,6 +140,7 @@ type progress struct {
 	byKey   map[bodycam.Proc]*[maxSteps]*chain
 	flow    flow
 	dropped uint64
+	sweep   int64 // time before which expire doesn't look again
 }
 
 func newProgress(s *sequence) *progress {
@@ -220,7 +221,7 @@ func (p *progress) intime(m *machine, c *chain) bool {
 func (p *progress) keep(m *machine, key bodycam.Proc, i int, c *chain) {
 	cs := p.byKey[key]
 	if cs == nil {
-		if len(p.byKey) >= maxChains {
+		if len(p.byKey) >= maxChains && !p.expire(m) {
 			p.dropped++
 			return
 		}
@@ -231,6 +232,26 @@ func (p *progress) keep(m *machine, key bodycam.Proc, i int, c *chain) {
 	if p.seq.taint {
 		p.flow.hold(m.ev.Proc, hold{c, c.sure}, &p.dropped)
 	}
+}
+
+// expire forgets beginnings that are too old to be continued, and tells whether there were any. It looks again only after
+// a tenth of the time that a sequence may take.
+func (p *progress) expire(m *machine) bool {
+	if p.seq.within == 0 || m.ev.Time < p.sweep {
+		return false
+	}
+	p.sweep = m.ev.Time + p.seq.within/10
+	n := len(p.byKey)
+	for key, cs := range p.byKey {
+		live := false
+		for _, c := range cs {
+			live = live || c != nil && p.intime(m, c)
+		}
+		if !live {
+			delete(p.byKey, key)
+		}
+	}
+	return len(p.byKey) < n
 }
 
 // hold says that a process or file may hold the data of a chain.

@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"hash/maphash"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -11,7 +13,9 @@ import (
 const (
 	maxProcesses = 1 << 17
 	maxFiles     = 1 << 18
-	maxNames     = 16 // of one file
+	maxLinked    = 1 << 16   // files beyond that, which got further names: those hide what a file is
+	maxPathBytes = 128 << 20 // of all paths that are kept
+	maxNames     = 16        // of one file
 	maxMounts    = 64
 	maxOld       = 256 // older things that were moved
 )
@@ -27,7 +31,7 @@ type Table struct {
 	IsHarness func(*Process) bool
 	// Run is returned by Sandbox.
 	Run Sandbox
-	// Dropped counts processes and files that the limits made the table forget.
+	// Dropped counts processes and files that the limits made the table forget, and that mattered afterwards.
 	Dropped uint64
 
 	procs  map[bodycam.Proc]*Process
@@ -39,13 +43,17 @@ type Table struct {
 	mounts []mountAlias
 	gone   removed
 	last   *Process // of the newest event
+	// forgot tells that processes that had ended were forgotten: one that turns up later may be one of them.
+	forgot bool
+	bytes  int // of paths and dirs
+	seed   maphash.Seed
 }
 
 type mountAlias struct{ at, from string }
 
 // NewTable makes an empty table.
 func NewTable() *Table {
-	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}, dirs: map[string]bool{}, old: map[string]bool{}}
+	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}, dirs: map[string]bool{}, old: map[string]bool{}, seed: maphash.MakeSeed()}
 }
 
 // Process returns the process of that identity.
@@ -93,8 +101,8 @@ func below(p, dir string) (string, bool) {
 // Name adds a name that a file is known by before the run, for example the real file of a secret to be guarded, so
 // that hard links and bind mounts made earlier don't hide it.
 func (t *Table) Name(dev, ino uint64, name string) {
-	if f := t.file(dev, ino); f != nil {
-		f.add(name)
+	if f := t.file(dev, ino, maxLinked); f != nil {
+		t.addName(f, name)
 	}
 }
 
@@ -150,6 +158,9 @@ func (t *Table) Fold(e *bodycam.Event) {
 // meet makes a process that wasn't seen to begin, from what the event says of it.
 func (t *Table) meet(e *bodycam.Event) *Process {
 	t.trim()
+	if t.forgot {
+		t.Dropped++
+	}
 	p := &Process{ID: e.Proc, Exe: e.Exe, Argv: e.Argv, CWD: e.CWD, Script: e.Script, SID: e.SID, Began: e.Time}
 	if e.Type == bodycam.TypeExec && e.Errno != 0 {
 		p.Exe, p.Argv, p.Script = "", nil, ""
@@ -290,24 +301,26 @@ func (t *Table) exit(e *bodycam.Event, p *Process) {
 	t.dead = append(t.dead, p.ID)
 }
 
-// trim forgets the processes that ended first. Their children keep them as ancestors.
+// trim forgets the processes that ended first. Their children keep them as ancestors, and nothing is lost unless one turns
+// up again.
 func (t *Table) trim() {
 	for len(t.procs) >= maxProcesses && len(t.dead) > 0 {
 		delete(t.procs, t.dead[0])
 		t.last = nil
 		t.dead = t.dead[1:]
-		t.Dropped++
+		t.forgot = true
 	}
 }
 
-func (t *Table) file(dev, ino uint64) *File {
+// file finds or makes the entry of a file; further is how many may be made beyond the limit.
+func (t *Table) file(dev, ino uint64, further int) *File {
 	if ino == 0 {
 		return nil
 	}
 	id := fileID{dev, ino}
 	f := t.files[id]
 	if f == nil {
-		if len(t.files) >= maxFiles {
+		if len(t.files) >= maxFiles+further {
 			t.Dropped++
 			return nil
 		}
@@ -317,36 +330,55 @@ func (t *Table) file(dev, ino uint64) *File {
 	return f
 }
 
-func (f *File) add(name string) {
-	if name == "" {
+func (t *Table) addName(f *File, name string) {
+	if name == "" || slices.Contains(f.Names, name) || len(f.Names) >= maxNames {
 		return
 	}
-	for _, n := range f.Names {
-		if n == name {
-			return
-		}
+	if name = t.keepPath(name); name == "" {
+		t.Dropped++
+		return
 	}
-	if len(f.Names) < maxNames {
-		f.Names = append(f.Names, name)
-	}
+	f.Names = append(f.Names, name)
 }
 
 func (t *Table) written(e *bodycam.Event, p *Process) {
-	if f := t.file(e.Dev, e.Ino); f != nil {
-		if f.Written && f.Writer == p.Exe && f.at == e.Path {
+	if f := t.file(e.Dev, e.Ino, 0); f != nil {
+		at := maphash.String(t.seed, e.Path)
+		if f.Written && f.Writer == p.Exe && f.at == at {
 			return // the same again
 		}
 		if !f.Written && !t.Wrote(e.Path) {
 			f.first = e.Seq
 		}
-		f.Written, f.Writer, f.at = true, p.Exe, strings.Clone(e.Path)
+		f.Written, f.Writer, f.at = true, p.Exe, at
 	}
-	if name := e.Path; name != "" && !t.paths[name] {
+	// What lies in a directory that the run made is known to be the run's.
+	if name := e.Path; name != "" && !t.paths[name] && !t.inMade(name) {
 		if len(t.paths) >= maxFiles {
 			t.Dropped++
 			return
 		}
-		t.paths[strings.Clone(name)] = true
+		if name = t.keepPath(name); name == "" {
+			t.Dropped++
+			return
+		}
+		t.paths[name] = true
+	}
+}
+
+// keepPath copies a path, as long as there is room for more.
+func (t *Table) keepPath(p string) string {
+	if t.bytes+len(p) > maxPathBytes {
+		return ""
+	}
+	t.bytes += len(p)
+	return strings.Clone(p)
+}
+
+func (t *Table) lose(m map[string]bool, p string) {
+	if _, ok := m[p]; ok {
+		t.bytes -= len(p)
+		delete(m, p)
 	}
 }
 
@@ -360,9 +392,11 @@ func (t *Table) wasWritten(dev, ino uint64, name string) bool {
 // Wrote tells whether the run wrote the file of a path: it wrote that path, or made a directory above it. Older things
 // that were moved into such a directory stay old.
 func (t *Table) Wrote(p string) bool {
-	if t.paths[p] {
-		return true
-	}
+	return t.paths[p] || t.inMade(p)
+}
+
+// inMade tells whether the nearest directory above a path of which that is known was made during the run.
+func (t *Table) inMade(p string) bool {
 	for q := p; len(t.dirs) > 0 && q != ""; {
 		if made, ok := t.dirs[q]; ok {
 			return made
@@ -377,7 +411,11 @@ func (t *Table) place(p string, made bool) {
 		t.Dropped++
 		return
 	}
-	p = strings.Clone(p)
+	t.lose(t.dirs, p)
+	if p = t.keepPath(p); p == "" {
+		t.Dropped++
+		return
+	}
 	t.dirs[p] = made
 	if !made {
 		t.old[p] = true
@@ -389,12 +427,12 @@ func (t *Table) renamed(from, to string) {
 	made := t.Wrote(from)
 	for p := range t.old {
 		if rest, ok := below(p, from); ok && rest != "" {
-			delete(t.dirs, p)
+			t.lose(t.dirs, p)
 			delete(t.old, p)
 			t.place(to+rest, false)
 		}
 	}
-	delete(t.dirs, from)
+	t.lose(t.dirs, from)
 	delete(t.old, from)
 	t.place(to, made)
 }
@@ -403,19 +441,22 @@ func (t *Table) moved(e *bodycam.Event) {
 	if e.Type == bodycam.TypeRename && e.Path != "" && e.Path2 != "" {
 		t.renamed(e.Path, e.Path2)
 	}
-	if f := t.file(e.Dev, e.Ino); f != nil {
-		f.add(e.Path)
-		f.add(e.Path2)
+	if f := t.file(e.Dev, e.Ino, maxLinked); f != nil {
+		t.addName(f, e.Path)
+		t.addName(f, e.Path2)
 		if e.Type == bodycam.TypeLink {
 			f.links++
 		}
 	}
-	if t.paths[e.Path] && e.Path2 != "" {
-		if len(t.paths) < maxFiles {
-			t.paths[e.Path2] = true
+	if e.Path2 != "" && (t.paths[e.Path] || e.Type == bodycam.TypeLink && t.inMade(e.Path)) {
+		t.lose(t.paths, e.Path2)
+		if name := t.keepPath(e.Path2); name != "" && len(t.paths) < maxFiles {
+			t.paths[name] = true
+		} else {
+			t.Dropped++
 		}
 		if e.Type == bodycam.TypeRename {
-			delete(t.paths, e.Path)
+			t.lose(t.paths, e.Path)
 		}
 	}
 }
@@ -429,11 +470,14 @@ func (t *Table) unlinked(e *bodycam.Event) {
 
 // forget drops a file once its last name is gone: its inode can be used again for another.
 func (t *Table) forget() {
-	delete(t.paths, t.gone.path)
-	delete(t.dirs, t.gone.path)
+	t.lose(t.paths, t.gone.path)
+	t.lose(t.dirs, t.gone.path)
 	delete(t.old, t.gone.path)
 	if f := t.files[t.gone.id]; f != nil {
 		if f.links--; f.links <= 0 {
+			for _, n := range f.Names {
+				t.bytes -= len(n)
+			}
 			delete(t.files, t.gone.id)
 		}
 	}

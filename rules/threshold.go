@@ -70,6 +70,22 @@ type counter struct {
 	limit   *threshold
 	tallies map[bodycam.Proc]*tally
 	dropped uint64
+	sweep   int64 // time before which expire doesn't look again
+}
+
+// expire forgets counts whose time is over, and tells whether there were any.
+func (c *counter) expire(now int64) bool {
+	if now < c.sweep {
+		return false
+	}
+	c.sweep = now + c.limit.within/10
+	n := len(c.tallies)
+	for key, t := range c.tallies {
+		if now-t.start >= 2*c.limit.within {
+			delete(c.tallies, key)
+		}
+	}
+	return len(c.tallies) < n
 }
 
 // count adds an event. Where the limit is passed it returns how many calls that stands for, and the first of them.
@@ -89,7 +105,7 @@ func (c *counter) count(m *machine) (calls, first uint64) {
 	key := keyOf(m, c.limit.by)
 	t := c.tallies[key]
 	if t == nil {
-		if len(c.tallies) >= maxChains {
+		if len(c.tallies) >= maxChains && !c.expire(e.Time) {
 			c.dropped++
 			return 0, 0
 		}

@@ -148,6 +148,9 @@ func (f *checkFlags) check(ctx context.Context, r *store.Run, further []rules.So
 	if r.Cut() {
 		c.Complete, c.Reasons = false, append(slices.Clone(c.Reasons), "the run was cut off, or is still being written")
 	}
+	if why := gaveUp(findings); why != nil {
+		c.Complete, c.Reasons = false, append(slices.Clone(c.Reasons), why...)
+	}
 	if !f.noBuiltin {
 		c.Rules.Version, c.Rules.Digest = security.Version, security.Digest()
 		for _, k := range p.Judge.Rules {

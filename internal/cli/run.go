@@ -270,7 +270,7 @@ func statusOf(r *store.Run, err error, g gate, requirePass bool) int {
 		return ExitEnvironment
 	case requirePass && r.Info.Outcome.Status != bodycam.OutcomePass:
 		return ExitGate
-	case !r.Info.Complete.Complete:
+	case !r.Info.Complete.Complete || gaveUp(findings) != nil:
 		return ExitInconclusive
 	}
 	return ExitOK

@@ -51,11 +51,26 @@ func checkRun(ctx context.Context, r *store.Run, o security.Options) ([]bodycam.
 		return findings, err
 	}
 	findings = append(findings, security.Backdoors(o, changed, contents)...)
+	undecided := func(rule, why string) {
+		findings = append(findings, bodycam.Finding{Analysis: security.Name, Rule: rule, Severity: bodycam.Info, Count: 1, Verdict: "undecidable", Title: bodycam.Escape(why)})
+	}
 	for _, why := range a.Incomplete() {
-		findings = append(findings, bodycam.Finding{Analysis: security.Name, Rule: "incomplete", Severity: bodycam.Info, Count: 1,
-			Verdict: "undecidable", Title: bodycam.Escape(why)})
+		undecided(security.RuleIncomplete, why+": nothing found is no verdict here")
+	}
+	for _, why := range a.Unsupported() {
+		undecided(security.RuleUnsupported, why)
 	}
 	return findings, nil
+}
+
+// gaveUp says what the security analysis had to give up, by its findings: nil where it judged all that is recorded.
+func gaveUp(findings []bodycam.Finding) (why []string) {
+	for _, f := range findings {
+		if f.Analysis == security.Name && f.Rule == security.RuleIncomplete {
+			why = append(why, bodycam.Unescape(f.Title))
+		}
+	}
+	return why
 }
 
 // kindRules reads the rule files that a plan names.

@@ -58,15 +58,25 @@ type Analyser struct {
 	groups map[groupKey]*bodycam.Finding
 	order  []*bodycam.Finding
 	byRule map[string]int
+	rests  map[*bodycam.Finding]*rest
+	trees  int // bytes of process trees
+}
+
+// rest is what a finding that stands for a rule's further resources says of them.
+type rest struct {
+	common string // what their names begin with, of hosts end with
+	title  string
+	host   bool
 }
 
 type groupKey struct{ rule, resource, exe string }
 
 const (
-	maxGroups = 200 // of one rule; what comes after is counted in one more
-	maxEvents = 20  // listed with a finding
-	maxTree   = 32  // processes shown
-	maxTitle  = 400 // bytes
+	maxGroups    = 200      // of one rule; what comes after is counted in one more
+	maxEvents    = 20       // listed with a finding
+	maxTree      = 32       // processes shown
+	maxTitle     = 400      // bytes
+	maxTreeBytes = 32 << 20 // of all trees; the arguments of those that come after are cut short
 )
 
 // context is the rules' view of the run.
@@ -159,7 +169,7 @@ func New(opts Options) (*Analyser, error) {
 			return nil, fmt.Errorf("suppression of %q has no reason: give one", s.Rule)
 		}
 	}
-	a := &Analyser{opts: opts, set: set, groups: map[groupKey]*bodycam.Finding{}, byRule: map[string]int{}, decoys: newDecoyWatch(opts.Policy.Decoys)}
+	a := &Analyser{opts: opts, set: set, groups: map[groupKey]*bodycam.Finding{}, byRule: map[string]int{}, rests: map[*bodycam.Finding]*rest{}, decoys: newDecoyWatch(opts.Policy.Decoys)}
 	table := rules.NewTable()
 	table.Run = opts.Sandbox
 	table.IsHarness = harnessOf(paths(opts.Policy.HarnessPrograms))
@@ -268,12 +278,51 @@ func (a *Analyser) add(e *bodycam.Event, m rules.Match) Alert {
 		key = groupKey{rule: m.Rule.Name, resource: fmt.Sprint("from event ", from)}
 	}
 	if g := a.group(&key, m.Rule); g != nil {
+		if x := a.rests[g]; x != nil {
+			x.widen(subject(m.Rule, e))
+		}
 		return a.again(g, e, m)
 	}
 	f := a.finding(e, m)
 	f.Title = clip(bodycam.Printable(a.engine.Sentence(m)))
+	if a.byRule[m.Rule.Name] < maxGroups {
+		a.opts.suppress(&f)
+		return a.first(key, m.Rule, f)
+	}
+	kind, _ := resource(e)
+	x := &rest{common: f.Resource, title: f.Title, host: kind == bodycam.Host}
+	f.Resource = "" // a suppression of one resource doesn't cover what comes after
 	a.opts.suppress(&f)
-	return a.first(key, m.Rule, f)
+	out := a.first(key, m.Rule, f)
+	a.rests[a.groups[key]] = x
+	return out
+}
+
+// widen takes a further resource in: what is common to all is their directory, of hosts what their names end in.
+func (x *rest) widen(name string) {
+	if x.host {
+		for x.common != "" && name != x.common && !strings.HasSuffix(name, "."+x.common) {
+			_, x.common, _ = strings.Cut(x.common, ".")
+		}
+		return
+	}
+	for x.common != "" && name != x.common && !strings.HasPrefix(name, x.common+"/") {
+		x.common = x.common[:max(strings.LastIndexByte(x.common, '/'), 0)]
+	}
+}
+
+// say is the title: how many calls, on what, and the first of them.
+func (x *rest) say(n uint64) string {
+	where := " on further resources"
+	switch {
+	case x.host && x.common != "":
+		where = " to further hosts below " + x.common
+	case x.host:
+		where = " to further hosts"
+	case x.common != "":
+		where = " under " + x.common
+	}
+	return clip(bodycam.Printable(fmt.Sprintf("%d more calls%s, the first: %s", n, where, x.title)))
 }
 
 // group finds the finding that a match belongs to. Where a rule has too many, key becomes that of one for the rest.
@@ -357,7 +406,7 @@ func (a *Analyser) finding(e *bodycam.Event, m rules.Match) bodycam.Finding {
 		f.Detail += " Other runs of the task do the same, which excuses nothing."
 	}
 	a.row(&f, e)
-	f.Tree = tree(a.ctx.Process(e.Proc))
+	f.Tree = a.tree(a.ctx.Process(e.Proc))
 	return f
 }
 
@@ -392,23 +441,31 @@ func naming(kind bodycam.ResourceKind, e *bodycam.Event) string {
 }
 
 // tree lists a process and what it descends from, outermost first.
-func tree(p *rules.Process) []bodycam.ProcessRef {
+func (a *Analyser) tree(p *rules.Process) []bodycam.ProcessRef {
 	var out []bodycam.ProcessRef
 	for ; p != nil && len(out) < maxTree; p = p.Parent {
-		out = append(out, bodycam.ProcessRef{PID: p.ID.PID, Start: p.ID.Start, Exe: p.Exe, Argv: clipArgv(p.Argv)})
+		args, most := 32, maxTitle
+		if a.trees > maxTreeBytes {
+			args, most = 4, 60
+		}
+		argv := clipArgv(p.Argv, args, most)
+		for _, s := range argv {
+			a.trees += len(s) + 16
+		}
+		out = append(out, bodycam.ProcessRef{PID: p.ID.PID, Start: p.ID.Start, Exe: p.Exe, Argv: argv})
 	}
 	slices.Reverse(out)
 	return out
 }
 
-func clipArgv(argv []string) []string {
-	out := make([]string, 0, min(len(argv), 32))
+func clipArgv(argv []string, args, most int) []string {
+	out := make([]string, 0, min(len(argv), args))
 	for i, a := range argv {
-		if i == 32 {
+		if i == args {
 			return append(out, fmt.Sprintf("… and %d more", len(argv)-i))
 		}
-		if len(a) > maxTitle {
-			a = a[:maxTitle] + "…"
+		if len(a) > most {
+			a = a[:most] + "…"
 		}
 		out = append(out, a)
 	}
@@ -460,6 +517,12 @@ func (a *Analyser) Findings() []bodycam.Finding {
 	out := make([]bodycam.Finding, len(a.order))
 	for i, f := range a.order {
 		out[i] = *f
+		if x := a.rests[f]; x != nil {
+			out[i].Title = x.say(f.Count)
+			if x.common != "" {
+				out[i].Resource = x.common
+			}
+		}
 	}
 	sort.SliceStable(out, func(i, j int) bool {
 		if out[i].Severity != out[j].Severity {
@@ -477,15 +540,28 @@ func firstEvent(f *bodycam.Finding) uint64 {
 	return f.Events[0]
 }
 
-// Incomplete says what the analyser had to give up, nil where nothing.
+// RuleIncomplete is the rule of findings that say what the analyser had to give up: nothing found is no verdict then.
+const RuleIncomplete = "incomplete"
+
+// RuleUnsupported is the rule of findings that name a rule which can't be asked here. It doesn't make a verdict
+// incomplete: what the rules that can be asked say stands.
+const RuleUnsupported = "unsupported-rule"
+
+// Incomplete says what the analyser had to give up, nil where nothing: then "nothing found" can't be said.
 func (a *Analyser) Incomplete() []string {
 	var out []string
 	if n := a.engine.Dropped(); n > 0 {
-		out = append(out, fmt.Sprintf("%d beginnings of sequences were given up", n))
+		out = append(out, fmt.Sprintf("%d beginnings of sequences were given up, since there were too many at once", n))
 	}
 	if n := a.ctx.Dropped; n > 0 {
-		out = append(out, fmt.Sprintf("%d processes or files were forgotten", n))
+		out = append(out, fmt.Sprintf("%d processes or files were forgotten, since there were too many", n))
 	}
+	return out
+}
+
+// Unsupported names the rules that can't be asked here, and why.
+func (a *Analyser) Unsupported() []string {
+	var out []string
 	for _, r := range a.set.Unsupported() {
 		if r.Enabled {
 			out = append(out, fmt.Sprintf("rule %q is unsupported: %s", r.Name, r.Unsupported[0]))
