@@ -51,8 +51,8 @@ judge whether that is what it declares.
 TARGET is the URL of an A2A agent or of its card. With "--" the command is the agent: it runs in our sandbox, listens on
 --port of its loopback, and the kernel's record shows what it does for each probe. Agents that speak something else are
 reached with --chat (an OpenAI-compatible endpoint) or --client (a command that gets the prompt on standard input), and
-declared by --declaration. With --mcp TARGET is a tool server's URL, or the command one on standard streams: its tools are
-called in the sandbox and held to their annotations.
+declared by --declaration. With --mcp TARGET is a tool server's URL, or the command one, on standard streams or with --port
+over streamable HTTP: its tools are called in the sandbox and held to their annotations.
 
 What the agent did is told by its traces (--traces), by its replies, and by the kernel. Without any of these the verdict
 says "text only". docs/TRUST.md explains scores, patterns and gate.

@@ -2,15 +2,22 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bodycam-dev/bodycam/internal/trust"
 	"github.com/bodycam-dev/bodycam/internal/trust/score"
+	"github.com/bodycam-dev/bodycam/internal/trust/toolcheck"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Servers that we did not write, under a judge that knows what they are asked.
@@ -186,18 +193,72 @@ conversations:
 	}
 }
 
-// An MCP reference server: its annotations hold.
+// An MCP reference server, on standard streams and over streamable HTTP: its annotations hold, and both ways find the same
+// tools and verdicts.
 func TestProbeMCP(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: eBPF and cgroups")
 	}
 	prefix := npmServer(t, "@modelcontextprotocol/server-everything")
-	status, stdout, stderr := probeAs(t, keyed{}, "--mcp", "--json", "-q", "-o", t.TempDir(), "--settle", "100ms", "--timeout", "20s", "--network", "none", "--kind", kindWithBind(t, prefix), "--",
-		"node", "/opt/npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js")
-	if !strings.Contains(stdout, `"name": "echo"`) || status != ExitOK && status != ExitInconclusive {
-		t.Fatalf("status %d: %s\n%s", status, stderr, stdout)
+	verdicts := func(args ...string) string {
+		t.Helper()
+		args = append([]string{"--mcp", "--json", "-q", "-o", t.TempDir(), "--settle", "100ms", "--idle", "1s", "--timeout", "20s", "--network", "none", "--kind", kindWithBind(t, prefix)}, args...)
+		status, stdout, stderr := probeAs(t, keyed{}, args...)
+		if !strings.Contains(stdout, `"name": "echo"`) || status != ExitOK && status != ExitInconclusive {
+			t.Fatalf("status %d: %s\n%s", status, stderr, stdout)
+		}
+		var r toolcheck.Report
+		if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, v := range r.Tools {
+			if v.Verdict == score.Violation {
+				t.Errorf("convicted: %+v", v)
+			}
+			out = append(out, v.Name+" "+v.Verdict)
+		}
+		slices.Sort(out)
+		return strings.Join(out, "\n")
 	}
-	if strings.Contains(stdout, `"verdict": "violation"`) {
-		t.Errorf("convicted:\n%s", stdout)
+	server := []string{"node", "/opt/npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js"}
+	stdio := verdicts(append([]string{"--"}, server...)...)
+	web := verdicts(append(append([]string{"--port", "3001", "--env", "PORT=3001", "--"}, server...), "streamableHttp")...)
+	if stdio != web || !strings.Contains(stdio, "echo fine") {
+		t.Errorf("on standard streams:\n%s\nover HTTP:\n%s", stdio, web)
+	}
+}
+
+// A remote tool server that wants credentials: only what says that it is read-only is called.
+func TestProbeRemoteMCP(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "remote", Version: "1"}, nil)
+	called := map[string]int{}
+	var mu sync.Mutex
+	tool := func(name string, readOnly bool) {
+		mcp.AddTool(server, &mcp.Tool{Name: name, Description: name, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: readOnly}}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			called[name]++
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
+		})
+	}
+	tool("look", true)
+	tool("drop_tables", false)
+	h := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer t0ken" {
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	}))
+	defer s.Close()
+	t.Setenv("TEST_TOKEN", "t0ken")
+	status, out, errs := probeAs(t, nil, "--mcp", s.URL, "--bearer", "env:TEST_TOKEN")
+	if status != ExitInconclusive || called["look"] != 1 || called["drop_tables"] != 0 || !strings.Contains(out, "--allow-side-effects") || strings.Contains(out+errs, "t0ken") {
+		t.Errorf("status %d, called %v\n%s%s", status, called, out, errs)
+	}
+	if status, _, errs := probeAs(t, nil, "--mcp", s.URL); status != ExitEnvironment {
+		t.Errorf("without credentials: status %d: %s", status, errs)
 	}
 }

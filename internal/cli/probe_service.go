@@ -23,7 +23,7 @@ import (
 type serviceFlags struct {
 	mcp          bool
 	port         uint16
-	ready        string
+	ready, path  string
 	wait         time.Duration
 	idle, settle time.Duration
 	run          runFlags
@@ -31,7 +31,8 @@ type serviceFlags struct {
 
 func (f *serviceFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.mcp, "mcp", false, "TARGET or the command is a tool server (Model Context Protocol)")
-	fl.Uint16Var(&f.port, "port", 0, "with --: port on which the agent listens on its loopback")
+	fl.Uint16Var(&f.port, "port", 0, "with --: port on which the agent or tool server listens on its loopback")
+	fl.StringVar(&f.path, "mcp-path", "/mcp", "with --mcp and --port: where the server's streamable HTTP is")
 	fl.StringVar(&f.ready, "ready", "", "with --: path that answers once the agent is ready (default: it accepts connections)")
 	fl.DurationVar(&f.wait, "ready-wait", time.Minute, "with --: the longest until it is ready")
 	fl.DurationVar(&f.idle, "idle", 2*time.Second, "with --: how long the idle baseline is taken")

@@ -20,8 +20,11 @@ import (
 
 // tools audits a tool server: what its tools declare against what calls of them do in the sandbox.
 func (f *probeFlags) tools(ctx context.Context, s *streams, target string, command []string) error {
-	if target == "" && len(command) == 0 {
-		return withHint(usage("there is no tool server"), "bodycam probe --mcp URL, or bodycam probe --mcp -- COMMAND")
+	switch {
+	case target == "" && len(command) == 0:
+		return withHint(usage("there is no tool server"), "bodycam probe --mcp URL, or bodycam probe --mcp [--port N] -- COMMAND")
+	case target != "" && len(command) > 0:
+		return withHint(usage("a TARGET and a command exclude each other"), "a server that listens in the sandbox is reached with --port and --mcp-path")
 	}
 	o := toolcheck.Options{Timeout: min(f.timeout, 30*time.Second), Seed: f.seed, Progress: func(done, total int, tool string) {
 		if !f.quiet {
@@ -35,19 +38,22 @@ func (f *probeFlags) tools(ctx context.Context, s *streams, target string, comma
 	var rep *toolcheck.Report
 	var used error
 	sv := &session.Service{Port: f.service.port, Ready: f.service.ready, Wait: f.service.wait, Idle: f.service.idle, Use: func(ctx context.Context, in *session.Inside) error {
-		t := mcp.Target{Pipe: in.Pipe()}
-		if f.service.port != 0 {
-			return errors.New("a tool server in the sandbox is spoken to on its standard streams: leave out --port")
+		t, redact, err := f.toolServer(s, in)
+		if err != nil {
+			used = err
+			return used
 		}
 		o.Window = func(name string) { in.Window(name) }
 		o.Settle = f.service.settle
-		rep, used = toolcheck.Run(ctx, t, o)
+		if rep, err = toolcheck.Run(ctx, t, o); err != nil {
+			used = environment(errors.New(redact(err.Error())))
+		}
 		return used
 	}}
 	dir := filepath.Join(f.out, id)
 	r, err := f.service.start(ctx, s, command, sv, dir, f.quiet)
 	if used != nil {
-		return environment(used)
+		return used
 	}
 	if err != nil {
 		return environment(err)
@@ -58,6 +64,23 @@ func (f *probeFlags) tools(ctx context.Context, s *streams, target string, comma
 	}
 	rep.Judge(effects)
 	return f.showTools(s, rep, dir)
+}
+
+// toolServer is how a server in the sandbox is spoken to: on its standard streams, or with --port over streamable HTTP.
+func (f *probeFlags) toolServer(s *streams, in *session.Inside) (t mcp.Target, redact func(string) string, err error) {
+	if f.service.port == 0 {
+		return mcp.Target{Pipe: in.Pipe()}, func(s string) string { return s }, nil
+	}
+	p := &probing{f: f, s: s, dial: in.Dial}
+	creds, err := p.credentials()
+	if err != nil {
+		return t, nil, err
+	}
+	client, err := p.connect(creds)
+	if err != nil {
+		return t, nil, err
+	}
+	return mcp.Target{URL: fmt.Sprintf("http://127.0.0.1:%d/%s", f.service.port, strings.TrimPrefix(f.service.path, "/")), HTTP: client.Client}, client.Redact, nil
 }
 
 // remoteTools audits a server that runs elsewhere: only tools that say they are read-only are called without leave.

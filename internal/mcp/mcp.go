@@ -65,7 +65,7 @@ func Connect(ctx context.Context, t Target) (*Session, error) {
 	var tr sdk.Transport
 	switch {
 	case t.URL != "":
-		tr = &sdk.StreamableClientTransport{Endpoint: t.URL, HTTPClient: t.HTTP, MaxRetries: 1, DisableStandaloneSSE: true}
+		tr = &sdk.StreamableClientTransport{Endpoint: t.URL, HTTPClient: t.HTTP, MaxRetries: 1}
 	case t.Pipe != nil:
 		tr = &sdk.IOTransport{Reader: t.Pipe, Writer: t.Pipe}
 	case len(t.Command) > 0:
