@@ -22,6 +22,7 @@ func TestAnchorScripts(t *testing.T) {
 			e.Setenv("NO_COLOR", "1")
 			return nil
 		},
+		Condition: func(c string) (bool, error) { return c == "root" && os.Geteuid() == 0, nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"mkrun": mkrun, "flip": flip, "cut": cut, "status": status, "serve": serve, "fill": fill,
 		},

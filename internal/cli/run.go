@@ -38,6 +38,7 @@ type runFlags struct {
 	alerts                            alertFlags
 	taskEnv                           []string
 	failOn                            string
+	work                              delegateFlags
 }
 
 func runCommand(s *streams) *cobra.Command {
@@ -114,6 +115,7 @@ plays a scripted model instead (see "bodycam model --help").` +
 	fl.BoolVar(&f.sealed, "sealed", false, "keep events, transcript and files in the encrypted ledger alone; run.json (plan, instruction, times, counts) stays in the clear")
 	fl.StringArrayVar(&f.taskEnv, "task-env", nil, "variable of this environment that the task's own ${VAR} may use (repeatable)")
 	fl.BoolVar(&f.requirePass, "require-pass", false, "exit with 1 unless the tests pass")
+	f.work.add(fl)
 	fl.StringVar(&f.failOn, "fail-on", "high", "severity of findings from which the exit status is 1: info, low, medium, high, critical, never")
 	return cmd
 }
@@ -201,6 +203,11 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		Plan:       plan, Harness: h, ID: id, Dir: filepath.Join(f.out, id), Model: m, Oracle: f.oracle,
 		Tool: build(), Analyse: analyse, Decoys: decoys,
 	}
+	ended, err := f.work.apply(s, &o)
+	if err != nil {
+		return ExitUsage, err
+	}
+	defer ended()
 	bar := newProgress(s, f.quiet || f.json && !s.progress, i, f.repeat)
 	o.Progress = bar.update
 	if f.follow {

@@ -22,13 +22,14 @@ type verifyFlags struct {
 	keys, pins, require          []string
 	log, mirror, identity, ca    string
 	anchors                      anchorTrust
+	held                         map[string][]ledger.Pinned // heads of a run, by its path, that other runs' ledgers hold
 	ring                         ringFlags
 }
 
 func verifyCommand(s *streams) *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
-		Use:   "verify RUN|BUNDLE | verify --host [DIR]",
+		Use:   "verify RUN|BUNDLE… | verify --host [DIR]",
 		Short: "Say whether a run's record is what was recorded",
 		Long: `Verify the ledger of a run, or a bundle that was disclosed from one, and answer verified, tampered or incomplete as a
 matrix of claims, each with what it rests on. The first bad record is named. Where keys that read the payloads are at
@@ -42,6 +43,11 @@ Anchors of the log are checked, without a network, against --roots (yours) or --
 --manifest-digest, which you have from elsewhere than the manifest). --policy says who must vouch; where it isn't met the
 verdict is incomplete. What you have no root for is unverifiable. See docs/ANCHORS.md.
 
+Several runs or bundles are verified together: each by itself, each against the checkpoints of it that the others hold, and
+what each signed of work that was handed over (see "bodycam delegate") against the ledgers of both sides. A side that left
+it out is tampered with; without a valid signature a delegation is only asserted; of one run alone the other side isn't
+shown, which is unverifiable and said.
+
 With --host and no RUN, the log that this machine keeps of its runs is verified, and every run that was recorded here
 and is gone, cut short or replaced is named; DIR (default: where each run was recorded) says where the runs are now.` +
 			exits("0  verified", "1  tampered", "2  usage, or there is nothing to verify", "3  the input could not be read",
@@ -50,11 +56,15 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
   bodycam verify dispute.bundle --key recorder.pub --json
   bodycam verify RUN --mirror https://mirror.example:8443 --pin checkpoint.txt
   bodycam verify RUN --roots roots.json --policy "evm and (2 of [w1, w2, w3] or tsa)"
+  bodycam verify runs/A runs/B b.bundle
   bodycam verify --host runs`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !f.host {
 				return usage("want a run directory or a bundle")
+			}
+			if len(args) > 1 {
+				return f.verifyTogether(cmd.Context(), s, args)
 			}
 			if f.host && (len(args) == 0 || !isRunOrBundle(args[0])) {
 				return f.verifyHost(cmd.Context(), s, args)
@@ -188,6 +198,7 @@ func (f *verifyFlags) verify(ctx context.Context, path string) (*verification, e
 	if err != nil {
 		return nil, err
 	}
+	trust.Pinned = append(trust.Pinned, f.held[path]...)
 	v := &verification{Path: path, Trust: notes}
 	if !info.IsDir() {
 		return v, f.bundle(v, trust)
@@ -220,7 +231,7 @@ func (f *verifyFlags) bundle(v *verification, trust ledger.Trust) error {
 	if f.show {
 		v.Disclosed = disclosed(bundle)
 	}
-	return nil
+	return v.delegations(f, trust)
 }
 
 func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Trust) error {
@@ -253,7 +264,7 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 	v.recorded()
 	v.conclude()
 	v.concludeAnchors(gen, v.Epochs)
-	return nil
+	return v.delegations(f, trust)
 }
 
 // copiesReport is how the working copies compare with what was sealed.

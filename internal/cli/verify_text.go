@@ -9,6 +9,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/mirror"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/delegation"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
@@ -23,6 +24,8 @@ type verification struct {
 	Host      *hostNote          `json:"host,omitempty"`
 	Anchors   *proof.Judgement   `json:"anchors,omitempty"`
 	Disclosed []disclosedItem    `json:"disclosed,omitempty"`
+
+	Delegations *delegation.Judgement `json:"delegations,omitempty"`
 }
 
 // conclude lets what was compared besides the ledger weigh in.
@@ -107,6 +110,9 @@ func (v *verification) text(s *streams) error {
 	}
 	if j := v.Anchors; j != nil {
 		line("anchors", j.Status, j.Summary(), j.Reasons(), nil)
+	}
+	if v.Delegations != nil {
+		writeDelegations(&b, v.Delegations)
 	}
 	fmt.Fprintf(&b, "\n  root of trust: %s\n", bodycam.Printable(strings.Join(v.Trust, "; ")))
 	fmt.Fprintf(&b, "  log %s by %s: %d epochs, %d records, %d events in batches", short(v.Log), bodycam.Printable(v.Recorder), v.Epochs, v.Records, v.Events)

@@ -231,7 +231,12 @@ func TestLeftOut(t *testing.T) {
 		b.accept(a.request("x"))
 		expect(t, delegation.Judge(nil, a.side(), b.side()), delegation.Incomplete, "doesn't embed the answer")
 		// As `delegate prove` mends it.
-		owed, err := a.side().Owes(b.side(), b.SignAccept)
+		owed, err := a.side().Owes(b.side(), func(r *delegation.Receipt, seq uint64) (*delegation.Receipt, error) {
+			lr, err := ledger.OpenReader(os.DirFS(b.dir))
+			b.must(err)
+			defer lr.Close()
+			return delegation.SignAccept(lr, b.signers, r, seq)
+		})
 		if err != nil || len(owed.Acks) != 1 || !owed.Proof {
 			t.Fatalf("%+v, %v", owed, err)
 		}

@@ -11,8 +11,6 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 )
 
-func now() int64 { return time.Now().UnixNano() }
-
 // Status is what is known of a delegation.
 type Status string
 

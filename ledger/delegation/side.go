@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 )
 
 // Side is what is shown of one log: the whole of it, or a bundle.
@@ -177,8 +179,9 @@ type Owed struct {
 // Ack is a request with its acceptance.
 type Ack struct{ Request, Accept *Receipt }
 
-// Owes says what the log of s should still embed of the log of o. accept signs for a record of o that holds a request of s.
-func (s *Side) Owes(o *Side, accept func(*Receipt, uint64, uint64, ledger.Hash) (*Receipt, error)) (owed Owed, err error) {
+// Owes says what the log of s should still embed of the log of o. accept signs for the record of o, of that number, that
+// accepted a request of s; nil: nobody can.
+func (s *Side) Owes(o *Side, accept func(request *Receipt, seq uint64) (*Receipt, error)) (owed Owed, err error) {
 	acked := map[ledger.Hash]bool{}
 	for i := range s.records {
 		if e := &s.records[i]; e.kind == KindAck && e.payload != nil {
@@ -203,7 +206,7 @@ func (s *Side) Owes(o *Side, accept func(*Receipt, uint64, uint64, ledger.Hash) 
 			if acked[req.Hash()] || accept == nil {
 				continue
 			}
-			ack, err := accept(req, e.incarnation, e.seq, e.digest)
+			ack, err := accept(req, e.seq)
 			if err != nil {
 				return owed, err
 			}
@@ -237,16 +240,21 @@ func (s *Side) proves(o *Side) bool {
 	return len(have) > 0
 }
 
-// SignAccept signs for an acceptance that a log holds already: the other side never got the answer.
-func (p *Party) SignAccept(request *Receipt, incarnation, seq uint64, digest ledger.Hash) (*Receipt, error) {
-	rec, err := p.record(seq)
+// SignAccept signs for an acceptance that a log holds already, where the other side never got the answer. The reader is
+// that log's, and the signers are its.
+func SignAccept(lr *ledger.Reader, signers []checkpoint.Signer, request *Receipt, seq uint64) (*Receipt, error) {
+	rec, err := lr.Record(seq)
 	if err != nil {
 		return nil, err
 	}
-	if rec.Digest != digest || rec.Incarnation != incarnation {
-		return nil, fmt.Errorf("record %d isn't the one that was read before", seq)
+	b, err := lr.Payload(rec)
+	if err != nil {
+		return nil, err
 	}
-	hash := request.Hash()
-	r := &Receipt{Role: Accept, Genesis: &p.gen, Incarnation: incarnation, Seq: seq, Record: digest, Content: bytes.Clone(hash[:]), Time: now()}
-	return r, r.sign(p.signers)
+	if rec.Type != RecordType || rec.Kind != KindAccept || !bytes.Equal(b, request.Append(nil)) {
+		return nil, fmt.Errorf("record %d isn't the acceptance of that request", seq)
+	}
+	gen, hash := lr.Genesis(), request.Hash()
+	r := &Receipt{Role: Accept, Genesis: &gen, Incarnation: rec.Incarnation, Seq: seq, Record: rec.Digest, Content: hash[:], Time: time.Now().UnixNano()}
+	return r, r.sign(signers)
 }
