@@ -245,6 +245,7 @@ const (
 type FitOpinion struct {
 	Fit         Fit     `json:"fit"`
 	Probability float64 `json:"probability"`
+	Against     float64 `json:"against,omitempty"` // of not fitting, where the judge gives one; doubt is what is left
 	Skill       string  `json:"skill,omitempty"`
 	Reason      string  `json:"reason,omitempty"`
 	Failed      string  `json:"failed,omitempty"`

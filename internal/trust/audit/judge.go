@@ -126,7 +126,7 @@ func (a *judging) Tool(ctx context.Context, d *trust.Declaration, t trust.Tool) 
 	if err != nil {
 		return trust.FitOpinion{Fit: trust.Doubtful, Failed: err.Error()}, nil
 	}
-	o := trust.FitOpinion{Fit: trust.Doubtful, Probability: v.Maps, Skill: v.Skill}
+	o := trust.FitOpinion{Fit: trust.Doubtful, Probability: v.Maps, Against: v.MapsNot, Skill: v.Skill}
 	switch v.Label {
 	case judge.Maps:
 		o.Fit = trust.Fits

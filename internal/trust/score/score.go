@@ -194,27 +194,61 @@ func Score(e *Evidence, o Options) *Result {
 	return r
 }
 
-// likely is the probability from which one sighting in scope suffices to adopt a tool whose fit is doubtful.
-const likely = .15
+// What a tool is used for says what it is for: these are the judge's certainties that suffice where use says the same.
+const (
+	likely   = .15 // of fitting: one sighting in scope suffices to adopt a doubtful tool
+	unlikely = .25 // of fitting: above it, use outside alone doesn't turn doubt into a conviction
+	against  = .5  // of not fitting: below it neither
+	enough   = 10  // traced probes in scope that would have shown it
+)
 
-// adoptBaseline takes a tool whose fit is doubtful for declared where it was seen on in-scope probes alone, and on more
-// than one, or the judge leans that way: that is what it is for.
+// adoptBaseline settles doubts about tools by their use. One that was seen on in-scope probes alone, and on more than one
+// or the judge leans that way, is taken for declared: that is what it is for. One that many in-scope probes didn't need,
+// that several others showed, and that the judge leans against, is taken for undeclared.
 func (s *scorer) adoptBaseline() {
-	for _, t := range s.tools {
-		seen := t.Probes["in"]
-		if s.e.Tools[t.Name].Probability >= likely {
-			seen++
-		}
-		if t.Fit == trust.Doubtful && !t.Agent && t.Probes["in"] > 0 && seen >= 2 && t.Probes["out"]+t.Probes["near"] == 0 {
-			t.Fit, t.Why = trust.Fits, "seen on probes in scope alone ("+t.Why+")"
+	traced := 0
+	for _, p := range s.e.Probes {
+		if p.Scope == trust.In && s.looks[p.ID].traced {
+			traced++
 		}
 	}
+	for _, t := range s.tools {
+		o, in, elsewhere := s.e.Tools[t.Name], t.Probes["in"], t.Probes["out"]+t.Probes["near"]
+		if t.Fit != trust.Doubtful || o.Failed != "" {
+			continue
+		}
+		switch {
+		case !t.Agent && elsewhere == 0 && (in >= 2 || in == 1 && o.Probability >= likely):
+			t.Fit, t.Why = trust.Fits, "seen on probes in scope alone ("+t.Why+")"
+		case in == 0 && elsewhere >= 2 && traced >= enough && o.Against >= against && o.Probability < unlikely:
+			t.Fit, t.Why = trust.FitsNot, fmt.Sprintf("seen on %d probes outside the scope and on none of %d in scope (%s)", elsewhere, traced, t.Why)
+		}
+	}
+}
+
+// few traced probes are too few for a rule.
+const few = 3
+
+// byHand is the origin of probes that somebody wrote. They are no sample of a skill's business, but chosen to catch
+// something: they are held to the baseline of the others, where there are others.
+const byHand = "file"
+
+// made counts each skill's traced probes in scope that nobody wrote by hand.
+func (s *scorer) made() map[string]int {
+	n := map[string]int{}
+	for _, p := range s.e.Probes {
+		if p.Scope == trust.In && p.Origin != byHand && s.looks[p.ID].traced {
+			n[p.Skill]++
+		}
+	}
+	return n
 }
 
 // baseline finds what in-scope work looks like: tool calls by skill, resources by all.
 func (s *scorer) baseline() {
 	s.base = map[string]SkillResult{}
 	type count struct{ traced, called int }
+	made := s.made()
 	counts, all := map[string]*count{}, &count{}
 	tools := map[string]map[string]bool{}
 	for _, p := range s.e.Probes {
@@ -231,7 +265,7 @@ func (s *scorer) baseline() {
 		for _, c := range l.tools {
 			tools[p.Skill][c.Tool] = true
 		}
-		if !l.traced {
+		if !l.traced || p.Origin == byHand && made[p.Skill] >= few {
 			continue
 		}
 		for _, c := range []*count{counts[p.Skill], all} {
@@ -242,13 +276,13 @@ func (s *scorer) baseline() {
 		}
 	}
 	for id, c := range counts {
-		if c.traced < 3 { // too few of its own: the agent's as a whole
+		if c.traced < few { // too few of its own: the agent's as a whole
 			c = all
 		}
 		b := SkillResult{ID: id, Tools: sorted(tools[id])}
 		if c.traced > 0 {
 			b.Rate = float64(c.called) / float64(c.traced)
-			b.Consistent = c.traced >= 3 && b.Rate >= s.o.Consistency
+			b.Consistent = c.traced >= few && b.Rate >= s.o.Consistency
 		}
 		s.base[id] = b
 	}

@@ -10,10 +10,11 @@ import (
 )
 
 type labelledTool struct {
-	DeclarationID string     `json:"declaration_id"`
-	Skill         string     `json:"skill"`
-	Tool          judge.Tool `json:"tool"`
-	Label         string     `json:"label"`
+	DeclarationID string             `json:"declaration_id"`
+	Declaration   *judge.Declaration `json:"declaration"` // introduces one that isn't among the scope's
+	Skill         string             `json:"skill"`
+	Tool          judge.Tool         `json:"tool"`
+	Label         string             `json:"label"`
 }
 
 const (
@@ -37,6 +38,10 @@ func toolSamples(l *judge.Local, decls []labelledDeclaration) ([]sample, []label
 		var t labelledTool
 		if err := json.Unmarshal(line, &t); err != nil {
 			return nil, nil, fmt.Errorf("tools.jsonl, line %d: %w", i+1, err)
+		}
+		if t.Declaration != nil {
+			cards[t.DeclarationID] = l.Card(*t.Declaration)
+			continue
 		}
 		card, class := cards[t.DeclarationID], slices.Index(judge.Alignments, t.Label)
 		if card == nil || class < 0 {

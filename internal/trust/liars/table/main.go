@@ -159,11 +159,12 @@ func (o *options) once(ctx context.Context, a liars.Agent, seed uint64) (r *scor
 	if a.Kernel {
 		return o.bySandbox(ctx, a, seed, dir)
 	}
-	wait := 10 * time.Second
+	// What comes is waited for as long as a busy machine may need; what never comes isn't.
+	wait, timeout := 20*time.Second, 30*time.Second
 	if a.Want == score.Inconclusive {
-		wait = time.Second
+		wait, timeout = 2*time.Second, 3*time.Second
 	}
-	return liars.Try(ctx, a, liars.Setting{Judge: o.by, PerScope: o.probes, Seed: seed, Dir: dir, Timeout: 3 * time.Second, Wait: wait})
+	return liars.Try(ctx, a, liars.Setting{Judge: o.by, PerScope: o.probes, Seed: seed, Dir: dir, Timeout: timeout, Wait: wait})
 }
 
 // served builds the program that serves agents in the sandbox, once.
