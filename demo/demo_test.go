@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -10,7 +11,8 @@ import (
 )
 
 // The demo's three runs, with the built-in agent and with the real codex: the first two have nothing against them, the
-// third is convicted by the record, though its transcript looks like the first one's.
+// third is convicted by the record, though its transcript looks like the first one's. Then an edited copy is found out, and
+// an agent that hides what it does.
 func TestDemo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the demo's summaries as root are what is tested")
@@ -40,9 +42,14 @@ func TestDemo(t *testing.T) {
 			if err != nil {
 				t.Fatalf("the demo failed: %v\n%s", err, out)
 			}
-			dirs, err := filepath.Glob(filepath.Join(runs, "*"))
+			dirs, err := filepath.Glob(filepath.Join(runs, "[0-9]*"))
 			if err != nil || len(dirs) != 3 {
 				t.Fatalf("the demo left %d runs, %v\n%s", len(dirs), err, out)
+			}
+			for _, want := range []string{"OUTLIER R2", "VERIFIED", "TAMPERED", "record 18", "gate", "fail", "[violation] undeclared-effect"} {
+				if !bytes.Contains(out, []byte(want)) {
+					t.Errorf("the demo doesn't show %q:\n%s", want, out)
+				}
 			}
 			slices.Sort(dirs)
 			for i, dir := range dirs {
