@@ -12,13 +12,17 @@ import (
 )
 
 // anchorTrust is what a verifier brings to judge anchors with.
-type anchorTrust struct{ roots, operator, digest, policy string }
+type anchorTrust struct {
+	roots, operator, digest, policy string
+	digests                         []string
+}
 
 func (a *anchorTrust) add(fl *pflag.FlagSet) {
 	fl.StringVar(&a.roots, "roots", "", "file of your own roots of trust for anchors, and a policy over them")
 	fl.StringVar(&a.operator, "manifest", "", "operator's signed manifest of roots")
 	fl.StringVar(&a.digest, "manifest-digest", "", "SHA-256 that the operator's manifest must have, from elsewhere")
 	fl.StringVar(&a.policy, "policy", "", "who must vouch, in place of the manifest's policy")
+	fl.StringArrayVar(&a.digests, "digests", nil, "folder of signed digests, as their keeper has it, to judge beside the run's own copies; repeatable")
 }
 
 // manifest reads what was given, nil where nothing was.
@@ -44,6 +48,22 @@ func (a *anchorTrust) manifest() (*proof.Manifest, error) {
 	return m, nil
 }
 
+// kept are the proofs that lie with a run, and the digests that their keeper has of its log.
+func (a *anchorTrust) kept(run, origin string) ([]ledger.Anchor, error) {
+	out, err := proof.Read(os.DirFS(run))
+	if err != nil {
+		return nil, environment(err)
+	}
+	for _, dir := range a.digests {
+		more, err := proof.ReadDigests(os.DirFS(dir), origin)
+		if err != nil {
+			return nil, usage("--digests %s: %w", dir, err)
+		}
+		out = append(out, more...)
+	}
+	return out, nil
+}
+
 func (a *anchorTrust) notes() (out []string) {
 	if a.roots != "" {
 		out = append(out, "the roots in "+a.roots)
@@ -57,20 +77,20 @@ func (a *anchorTrust) notes() (out []string) {
 // judgeRun judges a run's anchors, adds what they vouch for to the roots, and returns the log's genesis. A log without one
 // is for ledger.Verify to judge.
 func (f *verifyFlags) judgeRun(v *verification, t *ledger.Trust) (*ledger.Genesis, error) {
-	anchors, err := proof.Read(os.DirFS(v.Path))
-	if err != nil {
-		return nil, environment(err)
-	}
-	m, err := f.anchors.manifest()
-	if err != nil || m == nil && len(anchors) == 0 {
-		return nil, err
-	}
 	gen, err := runGenesis(v.Path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, environment(err)
 	case err != nil:
 		return nil, nil
+	}
+	anchors, err := f.anchors.kept(v.Path, gen.Origin())
+	if err != nil {
+		return nil, err
+	}
+	m, err := f.anchors.manifest()
+	if err != nil || m == nil && len(anchors) == 0 {
+		return nil, err
 	}
 	if m == nil {
 		m = &proof.Manifest{}

@@ -63,8 +63,9 @@ type Attestation struct {
 	Status ledger.Status `json:"status"`
 	Why    string        `json:"why,omitempty"`
 
-	head  checkpoint.Checkpoint
-	place place
+	head   checkpoint.Checkpoint
+	place  place
+	digest *Digest // of kind digest
 }
 
 // place is where on a chain an anchor is: block, transaction, event. Zero elsewhere.
@@ -87,6 +88,8 @@ type Judgement struct {
 	WorstWindow time.Duration `json:"worst_window"`
 	Promised    time.Duration `json:"promised,omitempty"`
 	Late        bool          `json:"late,omitempty"`
+	// Chains are the signed digests of each root, taken together.
+	Chains []Chain `json:"chains,omitempty"`
 	// Conflicts are pairs of heads that can't both be of one history.
 	Conflicts []string `json:"conflicts,omitempty"`
 
@@ -99,7 +102,7 @@ type Judgement struct {
 func Judge(origin string, anchors []ledger.Anchor, m *Manifest) *Judgement {
 	j := &Judgement{Policy: m.Policy, policy: m.policy, origin: origin, Attestations: []Attestation{}}
 	for _, a := range anchors {
-		e, err := ParseEvidence(a.Data)
+		e, err := readEvidence(a.Data)
 		if err != nil {
 			j.Attestations = append(j.Attestations, Attestation{Kind: a.Kind, Status: ledger.StatusTampered, Why: err.Error()})
 			continue
@@ -108,6 +111,7 @@ func Judge(origin string, anchors []ledger.Anchor, m *Manifest) *Judgement {
 	}
 	sort.SliceStable(j.Attestations, func(a, b int) bool { return j.Attestations[a].Size < j.Attestations[b].Size })
 	j.findConflicts()
+	j.findChains()
 	return j
 }
 
@@ -133,6 +137,9 @@ func attest(origin string, e *Evidence, m *Manifest) []Attestation {
 				a.Status, a.Why, a.place = ledger.StatusVerified, v.note, v.place
 				if !v.time.IsZero() {
 					a.Time = &v.time
+				}
+				if e.Kind == KindDigest {
+					a.digest, _ = ParseDigest(e.Data) // check has read it
 				}
 				good = append(good, a)
 				continue
@@ -316,6 +323,7 @@ func JudgeBundle(b *ledger.Bundle, m *Manifest) *Judgement {
 		fit = append(fit, a)
 	}
 	j := Judge(b.Genesis.Origin(), fit, m)
+	j.Chains = nil // a bundle holds the newest digest alone
 	for i := range j.Attestations {
 		if a := &j.Attestations[i]; a.Status == ledger.StatusVerified {
 			a.head, a.Size = b.Checkpoint.Checkpoint, b.Checkpoint.Size
@@ -351,6 +359,11 @@ func (j *Judgement) Lower(v ledger.Verdict) ledger.Verdict {
 	case j.policy != nil && j.Status != ledger.StatusVerified:
 		return ledger.Incomplete
 	}
+	for _, c := range j.Chains {
+		if c.Status != ledger.StatusVerified {
+			return ledger.Incomplete
+		}
+	}
 	return v
 }
 
@@ -368,6 +381,11 @@ func (j *Judgement) Reasons() []string {
 	for _, a := range j.Attestations {
 		if a.Why != "" {
 			out = append(out, fmt.Sprintf("%s anchor of %d epochs (%s): %s", a.Kind, a.Size, a.Status, a.Why))
+		}
+	}
+	for _, c := range j.Chains {
+		if c.Status == ledger.StatusIncomplete {
+			out = append(out, c.Why...)
 		}
 	}
 	if j.Late {
