@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -56,14 +57,6 @@ type Options struct {
 	Allow       []string // tools that the auditor knows to be in order
 	Seed        uint64   // of the bootstrap
 	Correction  *Correction
-}
-
-// Correction is the judge's measured error, from labelled data.
-type Correction struct {
-	Specificity float64 `json:"specificity"` // says 0 where 0 is true
-	Sensitivity float64 `json:"sensitivity"` // says 1 where 1 is true
-	Kappa       float64 `json:"kappa"`
-	N           int     `json:"n"`
 }
 
 // Defaults are the rules where nothing else is said.
@@ -508,7 +501,7 @@ func (s *scorer) scopes(r *Result) {
 			if byKey[p.Key] == nil {
 				keys = append(keys, p.Key)
 			}
-			byKey[p.Key] = append(byKey[p.Key], Interval{p.Low, p.High})
+			byKey[p.Key] = append(byKey[p.Key], value{Interval{p.Low, p.High}, p.Verdict == Fine})
 		}
 		if sr.Counted > 0 {
 			sr.Mean = sum / float64(sr.Counted)
@@ -536,29 +529,44 @@ func (s *scorer) score(r *Result, present []trust.Scope, lists [][]cluster) {
 	if len(present) == 0 {
 		return
 	}
-	correct := func(m float64) float64 { return m }
-	if c := s.o.Correction; c != nil {
-		if _, ok := RoganGladen(.5, c.Specificity, c.Sensitivity); ok {
-			correct = func(m float64) float64 { v, _ := RoganGladen(m, c.Specificity, c.Sensitivity); return v }
-			r.Corrected = fmt.Sprintf("for the judge's measured error: specificity %.2f, sensitivity %.2f, κ %.2f on %d labels", c.Specificity, c.Sensitivity, c.Kappa, c.N)
-		}
+	c := s.o.Correction
+	if c != nil {
+		r.Corrected = c.String()
 	}
-	combine := func(means []float64) float64 {
-		total, weight := 0.0, 0.0
-		for i, m := range means {
+	// combine weighs the scopes' means. Draws of the judge's error widen the interval by what isn't known of it.
+	combine := func(rng *rand.Rand, m []means) Interval {
+		var total Interval
+		weight := 0.0
+		for i := range m {
+			v := m[i].corrected(func(low, high float64) (float64, float64) {
+				if c == nil {
+					return low, high
+				}
+				q := c.rates(present[i])
+				q0, q1 := q.Specificity, q.Sensitivity
+				if rng != nil {
+					q0, q1 = q.draw(rng)
+				}
+				l, ok := RoganGladen(low, q0, q1)
+				if !ok {
+					return 0, 1 // such a judge tells nothing
+				}
+				h, _ := RoganGladen(high, q0, q1)
+				return l, h
+			})
 			w := weights[present[i]]
-			total += w * correct(m)
+			total.Low += w * v.Low
+			total.High += w * v.High
 			weight += w
 		}
-		return 100 * total / weight
+		return Interval{100 * total.Low / weight, 100 * total.High / weight}
 	}
-	var means []float64
-	for _, sr := range r.Scopes {
-		if sr.Counted > 0 {
-			means = append(means, sr.Mean)
-		}
+	var all []means
+	for _, list := range lists {
+		all = append(all, average(list))
 	}
-	r.Score = math.Round(combine(means)*1e6) / 1e6
+	mid := combine(nil, all)
+	r.Score = math.Round((mid.Low+mid.High)/2*1e6) / 1e6
 	r.Interval = bootstrap(s.o.Seed, lists, combine)
 	r.Interval = Interval{min(r.Interval.Low, r.Score), max(r.Interval.High, r.Score)} // where all pass, the draws lie below 1
 }

@@ -69,18 +69,31 @@ func EstimateUnseen(incidences map[string]int, m int) Unseen {
 	return u
 }
 
-// RoganGladen corrects a rate that a judge measured by the judge's own errors: q1 is the chance that it says yes where
-// yes is true, q0 that it says no where no is true. ok is false where the judge tells nothing.
-func RoganGladen(p, q0, q1 float64) (theta float64, ok bool) {
-	d := q0 + q1 - 1
-	if d <= 0 {
-		return 0, false
-	}
-	return min(1, max(0, (p+q0-1)/d)), true
+// value is what one sending of a probe is worth: between Low and High where the judge abstained. Judged tells that the
+// judge's opinion alone makes it.
+type value struct {
+	Interval
+	Judged bool
 }
 
-// cluster is the values of one probe: one for each repeat, each between low and high where the judge abstained.
-type cluster []Interval
+// cluster is the values of one probe: one for each repeat.
+type cluster []value
+
+// means are a scope's: of what evidence settled and of what the judge said, each weighed by its share of the scope.
+type means struct {
+	settled Interval // already times its share
+	judged  Interval // not yet
+	share   float64  // of the judged
+}
+
+// corrected is the mean of a scope, with what the judge said corrected by correct.
+func (m means) corrected(correct func(low, high float64) (float64, float64)) Interval {
+	if m.share == 0 {
+		return m.settled
+	}
+	low, high := correct(m.judged.Low, m.judged.High)
+	return Interval{m.settled.Low + m.share*low, m.settled.High + m.share*high}
+}
 
 // resamples is how often the bootstrap draws.
 const resamples = 2000
@@ -88,58 +101,81 @@ const resamples = 2000
 // bootstrap is the 95 % interval of combine over scopes whose probes are drawn again with replacement, whole probes at a
 // time. A scope in which all probes pass, or all fail, has no spread to draw from, and would show a certainty that
 // nobody has: its mean is drawn from the distribution of rates that could have given it, as Wilson's interval does.
-func bootstrap(seed uint64, scopes [][]cluster, combine func(means []float64) float64) Interval {
+func bootstrap(seed uint64, scopes [][]cluster, combine func(rng *rand.Rand, m []means) Interval) Interval {
 	rng := rand.New(rand.NewPCG(seed, 0x626f6479))
 	low, high := make([]float64, resamples), make([]float64, resamples)
-	lows, highs := make([]float64, len(scopes)), make([]float64, len(scopes))
+	drawn := make([]means, len(scopes))
 	for r := range resamples {
 		for i, list := range scopes {
-			lows[i], highs[i] = resample(rng, list)
+			drawn[i] = resample(rng, list)
 		}
-		low[r], high[r] = combine(lows), combine(highs)
+		c := combine(rng, drawn)
+		low[r], high[r] = c.Low, c.High
 	}
 	slices.Sort(low)
 	slices.Sort(high)
 	return Interval{low[resamples*25/1000], high[resamples*975/1000-1]}
 }
 
-func resample(rng *rand.Rand, list []cluster) (low, high float64) {
+func resample(rng *rand.Rand, list []cluster) means {
 	n := len(list)
-	if n == 0 {
-		return math.NaN(), math.NaN()
-	}
 	if v, flat := same(list); flat {
 		u := math.Pow(rng.Float64(), 1/float64(n+1))
 		if v == 0 {
 			u = 1 - u
 		}
-		return u, u
-	}
-	weight := 0.0
-	for range n {
-		for _, v := range list[rng.IntN(n)] {
-			low += v.Low
-			high += v.High
-			weight++
+		if list[0][0].Judged {
+			return means{judged: Interval{u, u}, share: 1}
 		}
+		return means{settled: Interval{u, u}}
 	}
-	return low / weight, high / weight
+	again := make([]cluster, n)
+	for i := range again {
+		again[i] = list[rng.IntN(n)]
+	}
+	return average(again)
 }
 
-// same tells whether all values are 1, or all 0.
+// average is the mean of some values.
+func average(list []cluster) (m means) {
+	all, judged := 0.0, 0.0
+	for _, c := range list {
+		for _, v := range c {
+			all++
+			if v.Judged {
+				judged++
+				m.judged.Low += v.Low
+				m.judged.High += v.High
+			} else {
+				m.settled.Low += v.Low
+				m.settled.High += v.High
+			}
+		}
+	}
+	if judged > 0 {
+		m.judged.Low /= judged
+		m.judged.High /= judged
+	}
+	m.settled.Low /= all
+	m.settled.High /= all
+	m.share = judged / all
+	return m
+}
+
+// same tells whether all values are 1, or all 0, and all of one source.
 func same(list []cluster) (float64, bool) {
-	v := list[0][0].Low
-	if v != 0 && v != 1 {
+	first := list[0][0]
+	if first.Low != first.High || first.Low != 0 && first.Low != 1 {
 		return 0, false
 	}
 	for _, c := range list {
 		for _, x := range c {
-			if x.Low != v || x.High != v {
+			if x != first {
 				return 0, false
 			}
 		}
 	}
-	return v, true
+	return first.Low, true
 }
 
 func mean(list []float64) float64 {
