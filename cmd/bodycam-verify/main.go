@@ -28,7 +28,8 @@ import (
 
 const usage = `Usage: bodycam-verify [flags] PATH
 
-PATH is a run directory or its ledger directory, or a bundle file.
+PATH is a run directory or its ledger directory, or a bundle file; or a proof of equivocation, that somebody vouched for
+two histories of one log.
 
 Whoever is judged doesn't choose the yardstick: give at least one root of trust, -log, -key, -checkpoint,
 -witness, -roots or -manifest. Without one the verdict is at best "incomplete"; -self settles for consistency.
@@ -53,8 +54,8 @@ FLAGS
   -json              print the report as JSON: verdict, first_bad, claims
 
 EXIT STATUS
-  0  verified
-  1  tampered
+  0  verified; of a proof of equivocation: somebody is convicted
+  1  tampered; of a proof of equivocation: it proves nothing
   2  wrong use
   3  the input could not be read
   4  incomplete: nothing false was found, but records, keys or a root of trust are missing
@@ -80,6 +81,7 @@ type settings struct {
 	opts     ledger.VerifyOptions
 	keys     list
 	heads    list
+	notes    []*checkpoint.Note // of heads
 	witness  list
 	log      string
 	identity string
@@ -97,6 +99,8 @@ type settings struct {
 type outcome struct {
 	*ledger.Report
 	Anchors *proof.Judgement `json:"anchors,omitempty"`
+	// Equivocations are two histories of a log that somebody vouched for.
+	Equivocations []*proof.Conviction `json:"equivocations,omitempty"`
 }
 
 type list []string
@@ -113,6 +117,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "bodycam-verify: %v\nTry bodycam-verify -h.\n", err)
 		return exitUsage
 	}
+	if b, err := os.ReadFile(s.path); err == nil && proof.IsEquivocation(b) {
+		return s.equivocation(b, stdout, stderr)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	report, err := s.verify(ctx)
@@ -121,9 +128,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitUnreadable
 	}
 	if s.json {
-		enc := json.NewEncoder(stdout)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(report)
+		err = encode(stdout, report)
 	} else {
 		err = print(stdout, report)
 	}
@@ -138,6 +143,35 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitTampered
 	}
 	return exitIncomplete
+}
+
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// equivocation judges a file that is a proof of one.
+func (s *settings) equivocation(b []byte, stdout, stderr io.Writer) int {
+	q, err := proof.ParseEquivocation(b)
+	if err != nil {
+		fmt.Fprintf(stderr, "bodycam-verify: %s proves nothing: %v\n", s.path, err)
+		return exitTampered
+	}
+	c := q.Judge(s.opts.Keys, s.manifest)
+	if s.json {
+		err = encode(stdout, c)
+	} else {
+		_, err = io.WriteString(stdout, c.Text())
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "bodycam-verify: writing the report: %v\n", err)
+		return exitUnreadable
+	case c.Status != ledger.StatusVerified:
+		return exitIncomplete
+	}
+	return exitVerified
 }
 
 func parse(args []string, stdout io.Writer) (*settings, error) {
@@ -210,6 +244,7 @@ func (s *settings) trust() error {
 		if err != nil {
 			return fmt.Errorf("-checkpoint %s: %w", name, err)
 		}
+		s.notes = append(s.notes, n)
 		s.opts.Pinned = append(s.opts.Pinned, ledger.Pinned{Checkpoint: n.Checkpoint, Source: "the checkpoint in " + name})
 	}
 	if s.require != "" {
@@ -281,7 +316,9 @@ func (s *settings) verify(ctx context.Context) (*outcome, error) {
 		}
 		j := proof.JudgeBundle(bundle, s.manifest)
 		s.opts.Pinned = append(s.opts.Pinned, j.Pinned()...)
-		return s.conclude(bundle.Verify(s.opts.Trust, s.opts.Require...), j, bundle.Genesis, bundle.Checkpoint.Size), nil
+		out := s.conclude(bundle.Verify(s.opts.Trust, s.opts.Require...), j, bundle.Genesis, bundle.Checkpoint.Size)
+		list := append(proof.ParseAnchors(bundle.Anchors), &proof.Evidence{Kind: proof.KindCheckpoint, Note: bundle.Checkpoint})
+		return out, s.convict(out, bundle.Genesis, list, nil)
 	}
 	root := s.path
 	if _, err := os.Stat(filepath.Join(root, "ledger", "genesis")); errors.Is(err, fs.ErrNotExist) {
@@ -317,7 +354,35 @@ func (s *settings) verifyRun(ctx context.Context, run fs.FS) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.conclude(r, j, gen, r.Epochs), nil
+	out := s.conclude(r, j, gen, r.Epochs)
+	own, list, history, err := proof.Statements(run)
+	if err != nil || own == nil {
+		return out, nil // a log that can't be opened has been judged
+	}
+	return out, s.convict(out, own, list, history)
+}
+
+// convict looks for two histories of the log that its keys, or others whom the verifier knows, vouched for.
+func (s *settings) convict(out *outcome, gen *ledger.Genesis, list []*proof.Evidence, h *proof.History) error {
+	for _, n := range s.notes {
+		list = append(list, &proof.Evidence{Kind: proof.KindCheckpoint, Note: n})
+	}
+	var histories []*proof.History
+	if h != nil {
+		histories = append(histories, h)
+	}
+	found, err := proof.FindEquivocations(list, histories, gen)
+	if err != nil {
+		return err
+	}
+	for _, q := range found {
+		c := q.Judge(s.opts.Keys, s.manifest)
+		out.Equivocations = append(out.Equivocations, c)
+		if c.Status == ledger.StatusVerified && c.Log == gen.Origin() {
+			out.Verdict = ledger.Tampered
+		}
+	}
+	return nil
 }
 
 // conclude lets the anchors weigh in, where there are any or they are asked for.
@@ -327,7 +392,7 @@ func (s *settings) conclude(r *ledger.Report, j *proof.Judgement, gen *ledger.Ge
 	}
 	j.Conclude(epochs, time.Unix(0, gen.Created), gen.AnchorEvery)
 	r.Verdict = j.Lower(r.Verdict)
-	return &outcome{r, j}
+	return &outcome{Report: r, Anchors: j}
 }
 
 // print writes the report for people.
@@ -355,6 +420,9 @@ func print(w io.Writer, r *outcome) error {
 		for _, s := range j.Reasons() {
 			fmt.Fprintf(&b, "            - %s\n", s)
 		}
+	}
+	for _, c := range r.Equivocations {
+		b.WriteString(c.Text())
 	}
 	fmt.Fprintf(&b, "\nlog %s\nrecorder %q, profile %s, %d epochs, %d records, %d events in batches\n",
 		r.Origin, r.Recorder, r.Profile, r.Epochs, r.Records, r.Events)

@@ -60,7 +60,7 @@ while the run does, as a kind's "anchors:" does by itself.` +
 	fl.BoolVarP(&follow, "follow", "f", false, "go on until interrupted, then anchor the last head")
 	fl.DurationVar(&patience, "patience", 10*time.Minute, "how long the last head may take")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.AddCommand(anchorStatusCommand(s), anchorKey(s), anchorManifest(s), anchorWatch(s), anchorDeploy(s), anchorSuper(s))
+	cmd.AddCommand(anchorStatusCommand(s), anchorKey(s), anchorManifest(s), anchorWatch(s), anchorDeploy(s), anchorSuper(s), anchorEquivocation(s))
 	return cmd
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
 	"github.com/spf13/cobra"
 )
 
@@ -21,6 +22,7 @@ type verifyFlags struct {
 	json, host, noPayloads, show bool
 	keys, pins, require          []string
 	log, mirror, identity, ca    string
+	equivocation                 string
 	anchors                      anchorTrust
 	held                         map[string][]ledger.Pinned // heads of a run, by its path, that other runs' ledgers hold
 	ring                         ringFlags
@@ -48,6 +50,9 @@ what each signed of work that was handed over (see "bodycam delegate") against t
 it out is tampered with; without a valid signature a delegation is only asserted; of one run alone the other side isn't
 shown, which is unverifiable and said.
 
+Where the log's keys, a witness or an account vouched for two histories, --equivocation DIR keeps a proof of that: a file that
+convicts them before anybody, without this run. To verify such a file says whom: 0 where somebody is convicted.
+
 With --host and no RUN, the log that this machine keeps of its runs is verified, and every run that was recorded here
 and is gone, cut short or replaced is named; DIR (default: where each run was recorded) says where the runs are now.` +
 			exits("0  verified", "1  tampered", "2  usage, or there is nothing to verify", "3  the input could not be read",
@@ -68,6 +73,9 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 			}
 			if f.host && (len(args) == 0 || !isRunOrBundle(args[0])) {
 				return f.verifyHost(cmd.Context(), s, args)
+			}
+			if b, err := os.ReadFile(args[0]); err == nil && proof.IsEquivocation(b) {
+				return f.verifyEquivocation(s, args[0], b)
 			}
 			v, err := f.verify(cmd.Context(), args[0])
 			if err != nil {
@@ -96,6 +104,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 	fl.StringVar(&f.identity, "identity", "", "file of age identities that open payloads (default: this machine's)")
 	fl.StringArrayVar(&f.require, "require", nil, "claim that must be verified too: existed_by, content; repeatable")
 	fl.BoolVar(&f.show, "show", false, "print what a bundle discloses")
+	fl.StringVar(&f.equivocation, "equivocation", "", "folder for proofs that two histories of the log were vouched for, where there are any")
 	f.anchors.add(fl)
 	f.ring.add(fl)
 	return cmd
@@ -231,6 +240,9 @@ func (f *verifyFlags) bundle(v *verification, trust ledger.Trust) error {
 	if f.show {
 		v.Disclosed = disclosed(bundle)
 	}
+	if err := v.equivocations(f, trust.Keys); err != nil {
+		return err
+	}
 	return v.delegations(f, trust)
 }
 
@@ -264,6 +276,9 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 	v.recorded()
 	v.conclude()
 	v.concludeAnchors(gen, v.Epochs)
+	if err := v.equivocations(f, trust.Keys); err != nil {
+		return err
+	}
 	return v.delegations(f, trust)
 }
 

@@ -26,6 +26,8 @@ type verification struct {
 	Disclosed []disclosedItem    `json:"disclosed,omitempty"`
 
 	Delegations *delegation.Judgement `json:"delegations,omitempty"`
+	// Equivocations are proofs that two histories of a log were vouched for.
+	Equivocations []keptEquivocation `json:"equivocations,omitempty"`
 }
 
 // conclude lets what was compared besides the ledger weigh in.
@@ -110,6 +112,13 @@ func (v *verification) text(s *streams) error {
 	}
 	if j := v.Anchors; j != nil {
 		line("anchors", j.Status, j.Summary(), j.Reasons(), nil)
+	}
+	for _, k := range v.Equivocations {
+		st := map[ledger.Status]ledger.Status{ledger.StatusVerified: ledger.StatusTampered}[k.Status]
+		if st == "" {
+			st = k.Status
+		}
+		line("equivocation", st, k.line(), nil, nil)
 	}
 	if v.Delegations != nil {
 		writeDelegations(&b, v.Delegations)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -309,83 +310,72 @@ type History struct {
 	Consistency func(old uint64) ([]merkle.Hash, error)
 }
 
-// FindEquivocations looks for statements that contradict each other, or a history that is at hand, which may be nil: one proof
-// for each pair of kinds. gen is the genesis of the ledger that some of them are on; nil: none. Statements on the transparency
-// logs that entries are in are looked at too. Only what is signed by a key of the genesis, or is of another log, is taken for a
-// statement, so that nobody can be accused by a text that anybody can write.
-func FindEquivocations(gen *ledger.Genesis, list []*Evidence, h *History) ([]*Equivocation, error) {
-	all := slices.Clone(list)
+// FindEquivocations looks for statements that contradict each other, or one of the histories that are at hand: one proof for each
+// log and pair of kinds. gens are the geneses of ledgers among them. Statements on the transparency logs that entries are in
+// are looked at too. What is on a ledger whose genesis is given must bear the signature of one of its keys, or bind the account
+// or deliverer that anchored it, so that nobody is accused by a text that anybody can write.
+func FindEquivocations(list []*Evidence, histories []*History, gens ...*ledger.Genesis) ([]*Equivocation, error) {
+	f := finder{gens: map[string]*ledger.Genesis{}, at: map[position]bool{}, seen: map[string]bool{}}
+	for _, g := range gens {
+		f.gens[g.Origin()] = g
+	}
 	for _, e := range list {
-		if e.Kind != KindLog {
-			continue
-		}
-		if p, err := ParseInclusion(e.Data); err == nil {
-			all = append(all, &Evidence{Kind: KindCheckpoint, Note: p.Note})
+		f.take(e)
+		if p, err := ParseInclusion(e.Data); err == nil && e.Kind == KindLog {
+			f.take(&Evidence{Kind: KindCheckpoint, Note: p.Note})
 		}
 	}
-	if h != nil && h.Note != nil {
-		all = append(all, &Evidence{Kind: KindCheckpoint, Note: h.Note})
+	for _, h := range histories {
+		f.take(&Evidence{Kind: KindCheckpoint, Note: h.Note})
 	}
-	f := finder{gen: gen, seen: map[string]bool{}}
-	type position struct {
-		origin string
-		size   uint64
-	}
-	at := map[position][]*Evidence{}
-	for _, e := range all {
-		if f.signed(e) {
-			p := position{e.Note.Origin, e.Note.Size}
-			at[p] = append(at[p], e)
-		}
-	}
-	for _, e := range all {
-		same := at[position{e.Note.Origin, e.Note.Size}]
-		i := slices.Index(same, e)
-		for _, o := range same[i+1:] {
-			if i >= 0 && o.Note.Root != e.Note.Root {
+	for i, e := range f.all {
+		for _, o := range f.all[i+1:] {
+			if o.Note.Size == e.Note.Size && o.Note.Root != e.Note.Root && o.Note.Origin == e.Note.Origin {
 				f.add(&Equivocation{First: e, Second: o})
 			}
 		}
 	}
-	if h == nil || h.Note == nil {
-		return f.out, nil
-	}
-	for _, e := range all {
-		if e.Note.Origin != h.Note.Origin || e.Note.Size >= h.Note.Size || e.Note.Size == 0 || !f.signed(e) {
-			continue
+	for _, h := range histories {
+		for _, e := range f.all {
+			if err := f.compare(e, h); err != nil {
+				return f.out, err
+			}
 		}
-		root, err := h.RootAt(e.Note.Size)
-		if err != nil {
-			return f.out, err
-		}
-		if root == e.Note.Root {
-			continue
-		}
-		way, err := h.Consistency(e.Note.Size)
-		if err != nil {
-			return f.out, err
-		}
-		f.add(&Equivocation{First: e, Second: &Evidence{Kind: KindCheckpoint, Note: h.Note}, Prefix: root, Consistency: way})
 	}
 	return f.out, nil
 }
 
 type finder struct {
-	gen  *ledger.Genesis
+	gens map[string]*ledger.Genesis // by origin
+	all  []*Evidence
+	at   map[position]bool
 	seen map[string]bool
 	out  []*Equivocation
 }
 
-// signed tells whether a statement on the ledger bears a signature of one of its genesis's keys, or an anchor's that binds
-// whoever made it.
-func (f *finder) signed(e *Evidence) bool {
-	if e.Note.Size == 0 {
-		return false
+type position struct {
+	origin string
+	size   uint64
+	root   merkle.Hash
+	kind   string
+}
+
+// take takes a statement up, unless it is one that binds nobody, or says what others of its kind say.
+func (f *finder) take(e *Evidence) {
+	p := position{e.Note.Origin, e.Note.Size, e.Note.Root, e.Kind}
+	if e.Note.Size == 0 || f.at[p] || !f.binds(e) {
+		return
 	}
-	if f.gen == nil || e.Note.Origin != f.gen.Origin() || e.Kind == KindEVM || e.Kind == KindDigest {
+	f.at[p] = true
+	f.all = append(f.all, e)
+}
+
+func (f *finder) binds(e *Evidence) bool {
+	gen := f.gens[e.Note.Origin]
+	if gen == nil || e.Kind == KindEVM || e.Kind == KindDigest {
 		return true
 	}
-	for _, k := range f.gen.Keys {
+	for _, k := range gen.Keys {
 		if _, err := (checkpoint.Key{Name: e.Note.Origin, Alg: k.Alg, Public: k.Public}).Verify(e.Note); err == nil {
 			return true
 		}
@@ -393,14 +383,29 @@ func (f *finder) signed(e *Evidence) bool {
 	return false
 }
 
+// compare holds a statement against a history that is longer.
+func (f *finder) compare(e *Evidence, h *History) error {
+	if e.Note.Origin != h.Note.Origin || e.Note.Size >= h.Note.Size {
+		return nil
+	}
+	root, err := h.RootAt(e.Note.Size)
+	if err != nil || root == e.Note.Root {
+		return err
+	}
+	way, err := h.Consistency(e.Note.Size)
+	if err != nil {
+		return err
+	}
+	f.add(&Equivocation{First: e, Second: &Evidence{Kind: KindCheckpoint, Note: h.Note}, Prefix: root, Consistency: way})
+	return nil
+}
+
 func (f *finder) add(q *Equivocation) {
 	key := q.First.Note.Origin + "\n" + q.First.Kind + "\n" + q.Second.Kind
 	if f.seen[key] {
 		return
 	}
-	if f.gen != nil && f.gen.Origin() == q.First.Note.Origin {
-		q.Genesis = f.gen
-	}
+	q.Genesis = f.gens[q.First.Note.Origin]
 	q.First, q.Second = bare(q.First), bare(q.Second)
 	if q.contradicts() == nil {
 		f.seen[key] = true
@@ -410,3 +415,52 @@ func (f *finder) add(q *Equivocation) {
 
 // bare is an evidence as it lies in a run's directory: consistency with a bundle proves nothing here.
 func bare(e *Evidence) *Evidence { return &Evidence{Kind: e.Kind, Note: e.Note, Data: e.Data} }
+
+// Statements are what a run's directory, or a mirror of it, holds of its log: the proofs of its anchors and its own checkpoint,
+// and its history, nil where its epochs don't lead to that checkpoint. A log without a genesis that can be read says nothing.
+func Statements(run fs.FS) (*ledger.Genesis, []*Evidence, *History, error) {
+	r, err := ledger.OpenReader(run)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer r.Close()
+	gen := r.Genesis()
+	anchors, err := Read(run)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	list := ParseAnchors(anchors)
+	note, err := r.Checkpoint()
+	if err != nil || note == nil {
+		return &gen, list, nil, nil // what is damaged, verifying the log says
+	}
+	list = append(list, &Evidence{Kind: KindCheckpoint, Note: note})
+	var hashes []merkle.Hash
+	var tree merkle.Range
+	roots := []merkle.Hash{tree.Root()} // by size
+	for h, err := range r.Headers(0) {
+		if err != nil || tree.Size() == note.Size {
+			break
+		}
+		hashes = append(hashes, h.Hash())
+		tree.Append(h.Hash())
+		roots = append(roots, tree.Root())
+	}
+	if tree.Size() != note.Size || tree.Root() != note.Root {
+		return &gen, list, nil, nil
+	}
+	return &gen, list, &History{note,
+		func(n uint64) (merkle.Hash, error) { return roots[n], nil },
+		func(n uint64) ([]merkle.Hash, error) { return merkle.Consistency(hashes, int(n)) }}, nil
+}
+
+// ParseAnchors reads those anchors that can be read.
+func ParseAnchors(anchors []ledger.Anchor) []*Evidence {
+	var out []*Evidence
+	for _, a := range anchors {
+		if e, err := ParseEvidence(a.Data); err == nil {
+			out = append(out, e)
+		}
+	}
+	return out
+}

@@ -78,7 +78,10 @@ func TestEquivocation(t *testing.T) {
 	f := newForked(t)
 	a5, b5, a3 := f.statement(t, f.one, 5), f.statement(t, f.two, 5), f.statement(t, f.one, 3)
 	find := func(h *proof.History, list ...*proof.Evidence) ([]*proof.Equivocation, error) {
-		return proof.FindEquivocations(f.gen, list, h)
+		if h == nil {
+			return proof.FindEquivocations(list, nil, f.gen)
+		}
+		return proof.FindEquivocations(list, []*proof.History{h}, f.gen)
 	}
 	list, err := find(nil, a5, b5)
 	same := one(t, list, err)
@@ -184,7 +187,7 @@ func TestEquivocatingWitness(t *testing.T) {
 		n.Signatures = append(n.Signatures, c.Signatures...)
 		return &proof.Evidence{Kind: proof.KindWitness, Note: n}
 	}
-	list, err := proof.FindEquivocations(f.gen, []*proof.Evidence{cosigned(f.one), cosigned(f.two)}, nil)
+	list, err := proof.FindEquivocations([]*proof.Evidence{cosigned(f.one), cosigned(f.two)}, nil, f.gen)
 	q := one(t, list, err)
 	m := &proof.Manifest{Roots: map[string]proof.Root{"w": {Kind: proof.KindWitness, Key: key("w.example", w).String()}}}
 	if c := q.Judge(nil, m); len(c.Accused) != 2 || !strings.Contains(c.Accused[1].Who, "witness w.example") || len(c.Statements[0].Attestations) != 1 {
@@ -200,7 +203,7 @@ func TestEquivocatingWitness(t *testing.T) {
 		p := proof.Inclusion{Index: 1, Note: n}
 		return &proof.Evidence{Kind: proof.KindLog, Note: f.note(t, f.one, size), Data: p.Marshal()}
 	}
-	list, err = proof.FindEquivocations(f.gen, []*proof.Evidence{entered(4, f.one), entered(5, f.two)}, nil)
+	list, err = proof.FindEquivocations([]*proof.Evidence{entered(4, f.one), entered(5, f.two)}, nil, f.gen)
 	q = one(t, list, err)
 	if q.First.Note.Origin != "shared.example" || q.Genesis != nil {
 		t.Fatalf("it is of %s", q.First.Note.Origin)
@@ -217,7 +220,7 @@ func TestEquivocatingWitness(t *testing.T) {
 // TestEquivocationExample keeps the example of docs/FORMAT.md true. UPDATE_FORMAT=1 prints it.
 func TestEquivocationExample(t *testing.T) {
 	f := newForked(t)
-	list, err := proof.FindEquivocations(f.gen, []*proof.Evidence{f.statement(t, f.one, 5)}, f.history(t, f.two, 8))
+	list, err := proof.FindEquivocations([]*proof.Evidence{f.statement(t, f.one, 5)}, []*proof.History{f.history(t, f.two, 8)}, f.gen)
 	want := one(t, list, err).Append(nil)
 	if os.Getenv("UPDATE_FORMAT") != "" {
 		s := hex.EncodeToString(want)
@@ -249,9 +252,9 @@ func TestEquivocationExample(t *testing.T) {
 
 func FuzzEquivocation(f *testing.F) {
 	k := newForked(f)
-	list, err := proof.FindEquivocations(k.gen, []*proof.Evidence{k.statement(f, k.one, 5)}, k.history(f, k.two, 8))
+	list, err := proof.FindEquivocations([]*proof.Evidence{k.statement(f, k.one, 5)}, []*proof.History{k.history(f, k.two, 8)}, k.gen)
 	f.Add(one(f, list, err).Append(nil))
-	list, err = proof.FindEquivocations(k.gen, []*proof.Evidence{k.statement(f, k.one, 5), k.statement(f, k.two, 5)}, nil)
+	list, err = proof.FindEquivocations([]*proof.Evidence{k.statement(f, k.one, 5), k.statement(f, k.two, 5)}, nil, k.gen)
 	f.Add(one(f, list, err).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := proof.ParseEquivocation(b)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
@@ -25,6 +26,8 @@ const (
 	Tampered = "tampered" // the log isn't consistent with itself or its checkpoint
 	Shrunk   = "shrunk"   // fewer epochs than were seen before, or another head of them
 	Failing  = "failing"  // a runner can't anchor
+	// Equivocation: somebody vouched for two histories, and there is a proof of it.
+	Equivocation = "equivocation"
 )
 
 // Alarm is one.
@@ -33,6 +36,8 @@ type Alarm struct {
 	Alarm string    `json:"alarm"`
 	Why   string    `json:"why"`
 	Since time.Time `json:"since,omitzero"` // our or the recorder's clock
+	// Proof is the file that convicts whoever vouched for two histories.
+	Proof string `json:"proof,omitempty"`
 }
 
 // Options say what to hold logs to.
@@ -41,6 +46,8 @@ type Options struct {
 	Manifest *proof.Manifest
 	// MaxAge stands in for a promise that a genesis doesn't make; 0: none.
 	MaxAge time.Duration
+	// Proofs is the folder for proofs of equivocation; "": they aren't kept.
+	Proofs string
 	// Grace is added to every promise. Default: 10 s.
 	Grace time.Duration
 	Now   func() time.Time // nil: time.Now
@@ -55,6 +62,9 @@ type Watcher struct {
 type head struct {
 	size uint64
 	root merkle.Hash
+	// note is the last checkpoint of that history, old are those of histories that went away.
+	note *checkpoint.Note
+	old  []*checkpoint.Note
 }
 
 // New makes a watcher.
@@ -75,7 +85,7 @@ func New(o Options) *Watcher {
 func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 	var out []Alarm
 	alarm := func(what string, since time.Time, format string, args ...any) {
-		out = append(out, Alarm{run, what, fmt.Sprintf(format, args...), since})
+		out = append(out, Alarm{Run: run, Alarm: what, Why: fmt.Sprintf(format, args...), Since: since})
 	}
 	log, err := anchor.OpenLog(run)
 	if err != nil {
@@ -88,6 +98,7 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 	if err != nil {
 		alarm(Shrunk, time.Time{}, "%v", err)
 	}
+	out = append(out, w.equivocations(run)...)
 	anchors, err := proof.Read(os.DirFS(run))
 	if err != nil {
 		alarm(Missing, time.Time{}, "%v", err)
@@ -142,7 +153,7 @@ func (w *Watcher) late(run string, j *proof.Judgement, gen *ledger.Genesis, r *l
 		}
 	}
 	if age := w.o.Now().Sub(since); age > promised+w.o.Grace {
-		return []Alarm{{run, what, fmt.Sprintf("the last %d of %d epochs are under no anchor, for %v where %v is allowed", j.Unanchored, r.Epochs, age.Round(time.Second), promised), since}}
+		return []Alarm{{Run: run, Alarm: what, Why: fmt.Sprintf("the last %d of %d epochs are under no anchor, for %v where %v is allowed", j.Unanchored, r.Epochs, age.Round(time.Second), promised), Since: since}}
 	}
 	return nil
 }
@@ -162,11 +173,59 @@ func (w *Watcher) grow(log *anchor.Log, run string) (*ledger.Header, error) {
 			held = tree.Root() == was.root
 		}
 	}
+	now := head{size: tree.Size(), root: tree.Root(), old: was.old}
+	if h, err := log.Head(); err == nil {
+		now.note = h.Note
+	}
+	if !held && was.note != nil && len(now.old) < maxOld {
+		now.old = append(now.old, was.note)
+	}
+	w.seen[run] = now
 	if !held {
 		return last, fmt.Errorf("it had %d epochs under head %x…, and now has %d that don't lead there", was.size, was.root[:8], tree.Size())
 	}
-	w.seen[run] = head{tree.Size(), tree.Root()}
 	return last, nil
+}
+
+// maxOld bounds how many histories of a log that went away are remembered.
+const maxOld = 16
+
+// equivocations looks for two histories among what the run holds and what was seen of it before.
+func (w *Watcher) equivocations(run string) (out []Alarm) {
+	gen, list, h, err := proof.Statements(os.DirFS(run))
+	if err != nil {
+		return nil // said elsewhere
+	}
+	for _, n := range w.seen[run].old {
+		list = append(list, &proof.Evidence{Kind: proof.KindCheckpoint, Note: n})
+	}
+	var histories []*proof.History
+	if h != nil {
+		histories = append(histories, h)
+	}
+	found, err := proof.FindEquivocations(list, histories, gen)
+	if err != nil {
+		return []Alarm{{Run: run, Alarm: Tampered, Why: err.Error()}}
+	}
+	for _, q := range found {
+		c := q.Judge(nil, w.o.Manifest)
+		if c.Status != ledger.StatusVerified {
+			continue
+		}
+		a := Alarm{Run: run, Alarm: Equivocation, Why: fmt.Sprintf("two histories of %s, of %d and %d epochs, both vouched for by %s", c.Log, c.Statements[0].Size, c.Statements[1].Size, c.Accused[0].Who)}
+		if w.o.Proofs != "" {
+			a.Proof = filepath.Join(w.o.Proofs, q.Name())
+			err := os.MkdirAll(w.o.Proofs, 0o755)
+			if err == nil {
+				err = anchor.Replace(a.Proof, q.Append(nil))
+			}
+			if err != nil {
+				a.Proof, a.Why = "", a.Why+"; the proof can't be kept: "+err.Error()
+			}
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 // runners looks at what this machine's own runners say.

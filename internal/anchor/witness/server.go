@@ -25,6 +25,7 @@ import (
 //
 //	DIR/LOG.checkpoint      LOG is SHA-256 of the log's origin
 //	DIR/LOG.refused         the last checkpoint, validly signed, that didn't continue it: evidence against the log
+//	DIR/LOG.equivocation    where the two are of one size: the proof ([proof.Equivocation]) that convicts the log's key
 type Server struct {
 	// Name is the witness's, Signers its keys (cosignature, ML-DSA-44, or both).
 	Name    string
@@ -181,7 +182,7 @@ func (s *Server) advance(a *proof.AddCheckpoint) ([]byte, error) {
 		return nil, &refusal{http.StatusConflict, "another old size", &size}
 	}
 	if a.Old == a.Note.Size && a.Note.Root != root {
-		return nil, errors.Join(&refusal{http.StatusConflict, "another head of this size", &size}, s.keep(a.Note, ".refused"))
+		return nil, errors.Join(&refusal{http.StatusConflict, "another head of this size", &size}, s.keep(a.Note, ".refused"), s.convict(last, a.Note))
 	}
 	if err := a.Verify(root); err != nil {
 		return nil, errors.Join(refuse(http.StatusUnprocessableEntity, "%v", err), s.keep(a.Note, ".refused"))
@@ -229,16 +230,30 @@ func (s *Server) Last(origin string) (*checkpoint.Note, error) {
 	return n, nil
 }
 
-// keep stores a checkpoint in one piece, on stable storage.
+// convict stores the proof that two heads of one size were signed.
+func (s *Server) convict(a, b *checkpoint.Note) error {
+	found, err := proof.FindEquivocations([]*proof.Evidence{{Kind: proof.KindCheckpoint, Note: a}, {Kind: proof.KindCheckpoint, Note: b}}, nil)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return s.store(a.Origin, proof.EquivocationSuffix, found[0].Append(nil))
+}
+
+// keep stores a checkpoint.
 func (s *Server) keep(n *checkpoint.Note, suffix string) error {
+	return s.store(n.Origin, suffix, n.Marshal())
+}
+
+// store stores a file in one piece, on stable storage.
+func (s *Server) store(origin, suffix string, b []byte) error {
 	f, err := os.CreateTemp(s.dir, ".new-*")
 	if err != nil {
 		return fmt.Errorf("storing a checkpoint: %w", err)
 	}
 	defer os.Remove(f.Name())
-	_, err = f.Write(n.Marshal())
+	_, err = f.Write(b)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), s.path(n.Origin, suffix))
+		err = os.Rename(f.Name(), s.path(origin, suffix))
 	}
 	if err != nil {
 		return fmt.Errorf("storing a checkpoint: %w", err)

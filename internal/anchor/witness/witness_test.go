@@ -17,6 +17,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
 	"github.com/bodycam-dev/bodycam/internal/anchor/anchortest"
+	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
@@ -161,6 +162,14 @@ func TestStatusCodes(t *testing.T) {
 	refused, err := os.ReadFile(s.path("log", ".refused"))
 	if err != nil || !strings.HasPrefix(string(refused), "log\n5\n") {
 		t.Errorf("the fork that it refused wasn't kept: %q, %v", refused, err)
+	}
+	b, err := os.ReadFile(s.path("log", proof.EquivocationSuffix))
+	if err != nil {
+		t.Fatalf("two heads of one size left no proof: %v", err)
+	}
+	if q, err := proof.ParseEquivocation(b); err != nil || q.First.Note.Size != 3 ||
+		q.Judge([]ledger.PublicKey{{Alg: key.Alg, Public: key.Public}}, nil).Status != ledger.StatusVerified {
+		t.Errorf("the proof convicts nobody: %v", err)
 	}
 	res, err := http.Post(web.URL+"/add-checkpoint", "", bytes.NewReader(good.request(t, 0, 9, "log", log)))
 	if err != nil {
