@@ -85,6 +85,11 @@ func (f *checkFlags) run(ctx context.Context, s *streams, args []string) error {
 		}
 		checks = append(checks, *c)
 	}
+	for _, c := range checks {
+		for _, name := range c.Rules.Changed {
+			fmt.Fprintf(s.err, "bodycam: %s: the kind's rules %s are another on disk now: the run is judged by those that it keeps (--rules adds others)\n", bodycam.Printable(c.Run), bodycam.Printable(name))
+		}
+	}
 	if err := f.print(s, checks, g); err != nil {
 		return environment(err)
 	}
@@ -156,6 +161,7 @@ func (f *checkFlags) check(ctx context.Context, r *store.Run, further []rules.So
 		for _, k := range p.Judge.Rules {
 			c.Rules.Files = append(c.Rules.Files, k.Path)
 		}
+		c.Rules.Changed = otherRules(p)
 	}
 	c.Rules.Files = append(c.Rules.Files, f.rules...)
 	return c, nil

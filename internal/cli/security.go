@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,17 +75,34 @@ func gaveUp(findings []bodycam.Finding) (why []string) {
 	return why
 }
 
-// kindRules reads the rule files that a plan names.
+// kindRules are the rule files of a plan, as they were when the run was resolved: the plan keeps them.
 func kindRules(p *kind.Plan) ([]rules.Source, error) {
 	out := make([]rules.Source, 0, len(p.Judge.Rules))
 	for _, f := range p.Judge.Rules {
-		b, err := os.ReadFile(f.Path)
-		if err != nil {
-			return nil, fmt.Errorf("reading the kind's rules: %w", err)
+		b := []byte(bodycam.Unescape(f.Text))
+		if f.Text == "" && f.Size > 0 { // a run from before rule files were kept
+			var err error
+			if b, err = os.ReadFile(f.Path); err != nil {
+				return nil, fmt.Errorf("reading the kind's rules: %w", err)
+			}
+		}
+		if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != f.SHA256 {
+			return nil, fmt.Errorf("the kind's rules %s don't have the digest that the run states: use --no-builtin and --rules to judge it by other rules", f.Path)
 		}
 		out = append(out, rules.Source{Name: f.Path, Data: b})
 	}
 	return out, nil
+}
+
+// otherRules lists the rule files of a plan that are another on disk now. One that is gone is no other.
+func otherRules(p *kind.Plan) (changed []string) {
+	for _, f := range p.Judge.Rules {
+		b, err := os.ReadFile(f.Path)
+		if sum := sha256.Sum256(b); err == nil && hex.EncodeToString(sum[:]) != f.SHA256 {
+			changed = append(changed, f.Path)
+		}
+	}
+	return changed
 }
 
 // offline loads rules for a record: nothing can be denied any more, and what was to be denied is looked for.

@@ -220,21 +220,30 @@ func readNames(root *os.Root, rel string) ([]string, error) {
 
 // digestFile identifies one file outside.
 func digestFile(name string) (FileDigest, error) {
+	d, _, err := readDigest(name)
+	return d, err
+}
+
+// readDigest reads one file outside and identifies it.
+func readDigest(name string) (FileDigest, []byte, error) {
 	root, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
-		return FileDigest{}, fmt.Errorf("%s: %w", name, cause(err))
+		return FileDigest{}, nil, fmt.Errorf("%s: %w", name, cause(err))
 	}
 	defer root.Close()
 	fi, err := root.Stat(filepath.Base(name))
 	if err != nil {
-		return FileDigest{}, fmt.Errorf("%s: %w", name, cause(err))
+		return FileDigest{}, nil, fmt.Errorf("%s: %w", name, cause(err))
+	}
+	if !fi.Mode().IsRegular() {
+		return FileDigest{}, nil, fmt.Errorf("%s: it isn't a regular file", name)
 	}
 	data, err := os.ReadFile(name)
-	if err != nil || !fi.Mode().IsRegular() {
-		return FileDigest{}, fmt.Errorf("%s: %w", name, cause(err))
+	if err != nil {
+		return FileDigest{}, nil, fmt.Errorf("%s: %w", name, cause(err))
 	}
 	sum := sha256.Sum256(data)
-	return FileDigest{Path: name, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}, nil
+	return FileDigest{Path: name, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(data))}, data, nil
 }
 
 func digestText(parts ...string) string {

@@ -202,7 +202,7 @@ type PlanJudge struct {
 	TrustedPrograms []string          `json:"trusted_programs,omitempty"`
 	TrustedDomains  []string          `json:"trusted_domains,omitempty"`
 	Allow           Allow             `json:"allow,omitzero"`
-	Rules           []FileDigest      `json:"rules,omitempty"`
+	Rules           []RuleFile        `json:"rules,omitempty"`
 	Suppressions    []Suppression     `json:"suppressions,omitempty"`
 	Decoys          bool              `json:"decoys,omitempty"` // plant credentials without use
 	Obligations     []json.RawMessage `json:"obligations,omitempty"`

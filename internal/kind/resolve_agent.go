@@ -310,7 +310,7 @@ func (r *resolver) judge() {
 		j.Workspace = []string{r.p.Workdir}
 	}
 	for _, f := range slices.Concat(k.Rules, t.Rules) {
-		d, err := digestFile(string(f))
+		d, err := readRules(string(f))
 		if err != nil {
 			r.fail("judge.rules: %w", err)
 			continue

@@ -26,7 +26,8 @@ type Check struct {
 type RuleSet struct {
 	Version string   `json:"version"` // of the built-in rules
 	Digest  string   `json:"digest"`
-	Files   []string `json:"files,omitempty"` // further rule files
+	Files   []string `json:"files,omitempty"`   // further rule files
+	Changed []string `json:"changed,omitempty"` // of those that the run keeps, the ones that are another on disk now
 	List    []Rule   `json:"-"`
 }
 

@@ -38,7 +38,7 @@ type Suppression struct {
 	Rule     string    // name of a rule, or a glob
 	Resource string    // glob over the resource; empty: any
 	Reason   string    // must not be empty
-	Expires  time.Time // zero: never
+	Expires  time.Time // the beginning of the day after the last on which it counts; zero: never
 }
 
 // Alert is a match as it happens.
@@ -59,6 +59,7 @@ type Analyser struct {
 	order  []*bodycam.Finding
 	byRule map[string]int
 	rests  map[*bodycam.Finding]*rest
+	calls  contacts
 	trees  int // bytes of process trees
 }
 
@@ -169,7 +170,7 @@ func New(opts Options) (*Analyser, error) {
 			return nil, fmt.Errorf("suppression of %q has no reason: give one", s.Rule)
 		}
 	}
-	a := &Analyser{opts: opts, set: set, groups: map[groupKey]*bodycam.Finding{}, byRule: map[string]int{}, rests: map[*bodycam.Finding]*rest{}, decoys: newDecoyWatch(opts.Policy.Decoys)}
+	a := &Analyser{opts: opts, set: set, groups: map[groupKey]*bodycam.Finding{}, byRule: map[string]int{}, rests: map[*bodycam.Finding]*rest{}, calls: newContacts(), decoys: newDecoyWatch(opts.Policy.Decoys)}
 	table := rules.NewTable()
 	table.Run = opts.Sandbox
 	table.IsHarness = harnessOf(paths(opts.Policy.HarnessPrograms))
@@ -210,6 +211,7 @@ func (a *Analyser) Name(dev, ino uint64, path string) { a.ctx.Name(dev, ino, pat
 // Event judges an event and returns the alerts that it causes.
 func (a *Analyser) Event(e *bodycam.Event) []Alert {
 	var out []Alert
+	a.calls.refused(e)
 	for _, m := range a.engine.Event(e) {
 		out = append(out, a.add(e, m))
 	}
@@ -281,13 +283,16 @@ func (a *Analyser) add(e *bodycam.Event, m rules.Match) Alert {
 		if x := a.rests[g]; x != nil {
 			x.widen(subject(m.Rule, e))
 		}
+		a.calls.made(e, g)
 		return a.again(g, e, m)
 	}
 	f := a.finding(e, m)
-	f.Title = clip(bodycam.Printable(a.engine.Sentence(m)))
+	f.Title = clip(bodycam.Printable(contactTitle(e, a.engine.Sentence(m))))
 	if a.byRule[m.Rule.Name] < maxGroups {
 		a.opts.suppress(&f)
-		return a.first(key, m.Rule, f)
+		out := a.first(key, m.Rule, f)
+		a.calls.made(e, a.groups[key])
+		return out
 	}
 	kind, _ := resource(e)
 	x := &rest{common: f.Resource, title: f.Title, host: kind == bodycam.Host}
@@ -480,16 +485,19 @@ func clip(s string) string {
 }
 
 func (o *Options) suppress(f *bodycam.Finding) {
+	expired := ""
 	for _, s := range o.Suppressions {
-		if !s.Expires.IsZero() && !o.Now.IsZero() && o.Now.After(s.Expires) {
+		if !match(s.Rule, f.Rule) || s.Resource != "" && !match(s.Resource, f.Resource) {
 			continue
 		}
-		if !match(s.Rule, f.Rule) || s.Resource != "" && !match(s.Resource, f.Resource) {
+		if !s.Expires.IsZero() && !o.Now.IsZero() && o.Now.After(s.Expires) {
+			expired = fmt.Sprintf(" A suppression of it has expired (it counted until %s): %s.", s.Expires.AddDate(0, 0, -1).Format("2006-01-02"), bodycam.Printable(s.Reason))
 			continue
 		}
 		f.Suppressed = s.Reason
 		return
 	}
+	f.Detail += expired
 }
 
 // match compares with a glob in which * stands for anything.
@@ -523,6 +531,7 @@ func (a *Analyser) Findings() []bodycam.Finding {
 				out[i].Resource = x.common
 			}
 		}
+		a.calls.say(f, &out[i])
 	}
 	sort.SliceStable(out, func(i, j int) bool {
 		if out[i].Severity != out[j].Severity {

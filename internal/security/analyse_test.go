@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -413,4 +414,42 @@ func FuzzEvents(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A connection that the recorder refused is told as refused: to the kernel it had succeeded.
+func TestRefusedContact(t *testing.T) {
+	s := newScene(t, Options{Policy: testPolicy(), Rules: testSet()})
+	contact := func(host string, cookie uint64, refused bool) {
+		e := bodycam.Event{Type: bodycam.TypeConnect, Proc: id(11), Proto: bodycam.ProtoTCP, Remote: netip.MustParseAddrPort("198.18.0.7:443"), Host: host, HostSource: bodycam.HostDNS, Cookie: cookie}
+		s.do(e)
+		e.Type, e.Sensor = bodycam.TypeTLS, "names"
+		s.do(e)
+		e.Type = bodycam.TypeFlow
+		e.Detail = "outcome=closed"
+		if refused {
+			e.Errno, e.Detail = 13, "outcome=refused-by-policy why=x"
+		}
+		s.do(e)
+	}
+	contact("a.example", 1, true)
+	contact("b.example", 2, false)
+	contact("c.example", 3, true)
+	contact("c.example", 4, false)
+	for _, f := range s.a.Findings() {
+		if f.Rule != "Untrusted host contacted" {
+			continue
+		}
+		if strings.Contains(f.Title, "SUCCESS") {
+			t.Errorf("title: %s", f.Title)
+		}
+		if got, want := strings.HasSuffix(f.Title, ", which the recorder refused"), f.Resource == "a.example"; got != want {
+			t.Errorf("title: %s", f.Title)
+		}
+		if got, want := strings.Contains(f.Detail, "refused 1 of 2 connections"), f.Resource == "c.example"; got != want {
+			t.Errorf("%s: %s", f.Resource, f.Detail)
+		}
+	}
+	if n := len(s.a.calls.open); n != 0 {
+		t.Errorf("%d connections are still followed", n)
+	}
 }
