@@ -199,7 +199,7 @@ func (p *probing) prepare(ctx context.Context) error {
 	}
 	c := audit.Config{Dir: p.dir, Tool: version(), Target: p.target, Declaration: d, Agent: agent, Judge: p.judge, PerScope: f.probes, Repeat: f.repeat, Seed: f.seed,
 		Budget: f.budget, Rounds: f.rounds, Traces: p.source, TraceWait: f.traceWait, Kernel: p.around != nil, Progress: p.progress(),
-		Deliver: deliver.Options{Concurrency: f.concurrency, Rate: f.rate, Timeout: f.timeout, Retries: f.retries, Around: p.around, Redact: p.client.Redact}}
+		Deliver: deliver.Options{Concurrency: f.concurrency, Rate: f.rate, Timeout: f.timeout, Retries: f.retries, Around: p.around, Redact: p.redact}}
 	if p.target == "" {
 		c.Target = strings.Join(append([]string{f.chat}, f.client...), " ")
 	}
@@ -240,6 +240,15 @@ func (p *probing) connect(creds deliver.Credentials) (*deliver.Client, error) {
 		return nil, usage("%w", err)
 	}
 	return c, nil
+}
+
+// redact removes every credential that this audit knows of from what it keeps.
+func (p *probing) redact(text string) string {
+	text = p.client.Redact(text)
+	if in := p.f.service.inside; in != nil {
+		text = in.redact(text)
+	}
+	return text
 }
 
 func readProbes(path string, d *trust.Declaration) ([]trust.Probe, error) {

@@ -27,6 +27,8 @@ type serviceFlags struct {
 	wait         time.Duration
 	idle, settle time.Duration
 	run          runFlags
+	secrets      []string
+	inside       *insideSecrets // read by start
 }
 
 func (f *serviceFlags) add(fl *pflag.FlagSet) {
@@ -42,7 +44,8 @@ func (f *serviceFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&r.network, "network", "", "with --: none, record, allow or sink")
 	fl.StringArrayVar(&r.allow, "allow", nil, "with --: host that the network may reach (repeatable)")
 	fl.StringArrayVar(&r.forwards, "forward", nil, "with --: NAME:PORT=ADDRESS:PORT (repeatable)")
-	fl.StringArrayVar(&r.env, "env", nil, "with --: KEY=VALUE, an environment variable in the sandbox (repeatable)")
+	fl.StringArrayVar(&r.env, "env", nil, "with --: NAME=VALUE, an environment variable in the sandbox; NAME=env:VARIABLE or NAME=file:PATH hands a secret in, which --secret doesn't (repeatable)")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "with --: NAME=env:VARIABLE@HOST or NAME=file:PATH@HOST[=URL]: NAME is a placeholder in the sandbox, and HOST alone gets the secret, from the proxy (repeatable)")
 	fl.StringVar(&r.user, "user", "", "with --: user in the sandbox")
 	fl.StringVar(&r.workspace, "workspace", "", "with --: directory whose content is copied to the working directory")
 	fl.StringVar(&r.modelURL, "model-url", "", "with --: model endpoint that the agent reaches as "+session.ModelHost)
@@ -84,7 +87,7 @@ func (p *probing) inSandbox(ctx context.Context) error {
 		return used
 	}
 	if err != nil {
-		return environment(err)
+		return err
 	}
 	if p.audit == nil {
 		return nil
@@ -100,6 +103,10 @@ func (p *probing) inSandbox(ctx context.Context) error {
 // start runs a command as a service in the sandbox.
 func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, sv *session.Service, dir string, quiet bool) (*store.Run, error) {
 	f.run.timeout = 24 * time.Hour // the audit has its own limits
+	var err error
+	if f.inside, err = f.readSecrets(); err != nil {
+		return nil, err
+	}
 	plan, err := f.run.resolve("", command)
 	if err != nil {
 		return nil, err
@@ -116,17 +123,18 @@ func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, 
 	defer stop()
 	ring, created, err := openRing()
 	if err != nil {
-		return nil, err
+		return nil, environment(err)
 	}
 	if created && !quiet {
 		fmt.Fprintf(s.err, "bodycam: made keys for this machine in %s\n", ring.Dir)
 	}
 	host, err := (&ringFlags{}).hostLog()
 	if err != nil {
-		return nil, err
+		return nil, environment(err)
 	}
-	return session.Run(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Tool: build(), Service: sv, Identities: ring.Identities,
-		Sealing: &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName()}})
+	r, err := session.Run(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Tool: build(), Service: sv, Secrets: f.inside.swaps,
+		Identities: ring.Identities, Sealing: &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName()}})
+	return r, environment(err)
 }
 
 // effectsOf reads from a service's record what it used in each probe's window. What it did between two probes belongs to

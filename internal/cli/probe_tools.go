@@ -56,7 +56,7 @@ func (f *probeFlags) tools(ctx context.Context, s *streams, target string, comma
 		return used
 	}
 	if err != nil {
-		return environment(err)
+		return err
 	}
 	effects, err := effectsOf(r)
 	if err != nil {

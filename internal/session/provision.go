@@ -126,6 +126,7 @@ func (s *run) newProxy() (*names.Proxy, error) {
 		o.Forwards = append(o.Forwards, names.Forward{Host: f.Host, Port: uint16(f.Port), Target: f.To})
 	}
 	s.delegates(&o)
+	s.secrets(&o)
 	if s.o.Model.URL != "" {
 		// The path of the URL stays part of what the client asks for; the target is scheme and host alone.
 		u, err := url.Parse(s.o.Model.URL)

@@ -60,6 +60,8 @@ type Options struct {
 	// Refuse is asked before the proxy passes on what an event says (a name to look up, a connection, a name in it); it
 	// returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
 	Refuse func(*bodycam.Event) string
+	// Secrets are credentials that the agent uses and never has.
+	Secrets []Secret
 	// Decoys are planted before the agent starts.
 	Decoys []Decoy
 	// Analyse judges the finished record.

@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,6 +105,8 @@ type Forward struct {
 	Header func() (http.Header, error)
 	// Wrap stands between the proxy and a URL target: each request and its answer pass through what it returns. May be nil.
 	Wrap func(http.RoundTripper) http.RoundTripper
+	// OwnTLS has the run's authority made, so that the forward can be spoken to in TLS whatever Intercept says.
+	OwnTLS bool
 }
 
 // Proxy is the recording proxy of one sandbox.
@@ -182,7 +185,7 @@ func New(o Options) (*Proxy, error) {
 	for name, addrs := range o.Hosts {
 		p.hosts[canonical(name)] = addrs
 	}
-	if o.Intercept || o.Mode == Sink {
+	if o.Intercept || o.Mode == Sink || slices.ContainsFunc(o.Forwards, func(f Forward) bool { return f.OwnTLS }) {
 		if p.ca, err = newAuthority(); err != nil {
 			return nil, err
 		}

@@ -50,7 +50,7 @@ type Options struct {
 	AsksBack func(ctx context.Context, p *trust.Probe, reply string) bool
 	// Around is called before a probe, and what it returns after it. It needs Concurrency 1.
 	Around func(p *trust.Probe) (func(), error)
-	Redact func(string) string // removes secrets from errors
+	Redact func(string) string // removes secrets from errors and replies
 }
 
 // ErrAuth tells that the agent refuses the credentials: every further probe would be refused.
@@ -186,7 +186,7 @@ func (o Options) converse(ctx context.Context, a Agent, p *trust.Probe, x *trust
 		if err != nil {
 			return err
 		}
-		t := trust.Turn{Prompt: m.Text, Reply: r.Text, State: r.State, Bytes: len(r.Text), Took: time.Since(began)}
+		t := trust.Turn{Prompt: m.Text, Reply: o.Redact(r.Text), State: r.State, Bytes: len(r.Text), Took: time.Since(began)}
 		if len(t.Reply) > o.Keep {
 			t.Reply, t.Cut = cut(t.Reply, o.Keep), true
 		}
@@ -198,7 +198,10 @@ func (o Options) converse(ctx context.Context, a Agent, p *trust.Probe, x *trust
 			if x.InBand == nil {
 				x.InBand = &trust.Calls{Probe: p.ID, Source: "reply", Found: true, Method: trust.ByReply, Confidence: trust.Confidence[trust.ByReply]}
 			}
-			x.InBand.Calls = append(x.InBand.Calls, r.Calls...)
+			for _, c := range r.Calls {
+				c.Args = o.Redact(c.Args)
+				x.InBand.Calls = append(x.InBand.Calls, c)
+			}
 		}
 		if turn >= len(p.Turns) || p.Scope != trust.In || !o.AsksBack(ctx, p, r.Text) {
 			return nil
