@@ -363,3 +363,40 @@ func BenchmarkVerify(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBorder tells appends apart by their place in the epoch: what is in line at its border (sealing, the next
+// epoch's key) shows in the median of the first and the last place, whatever else the machine does.
+func BenchmarkBorder(b *testing.B) {
+	hybrid, err := age.GenerateHybridIdentity()
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, err := ledger.Create(posixstore.New(b.TempDir()), ledger.Options{
+		Signers: []checkpoint.Signer{seedSigner(b, checkpoint.Ed25519, 1)}, Recipients: []age.Recipient{hybrid.Recipient()}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const places = 100
+	var lat [places][]time.Duration
+	payload := make([]byte, 350)
+	for n := 1; b.Loop(); n++ { // record 0 is the opening
+		t := time.Now()
+		if _, err := w.Append(context.Background(), ledger.Entry{Type: ledger.TypeUser, Kind: "shell", Payload: payload}); err != nil {
+			b.Fatal(err)
+		}
+		lat[n%places] = append(lat[n%places], time.Since(t))
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	median := func(l []time.Duration) float64 {
+		if len(l) == 0 {
+			return 0
+		}
+		slices.Sort(l)
+		return float64(l[len(l)/2].Nanoseconds())
+	}
+	b.ReportMetric(median(lat[0]), "first-ns")
+	b.ReportMetric(median(lat[places-1]), "last-ns")
+	b.ReportMetric(median(slices.Concat(lat[1:places-1]...)), "other-ns")
+}

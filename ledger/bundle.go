@@ -408,7 +408,7 @@ func (d *discloser) item(rec *ReadRecord, what *Disclose) (*BundleItem, error) {
 	sort.Ints(index)
 	var salts []byte
 	if o.m.salt != nil {
-		if salts, err = eventSalts(o.m.salt, len(events)); err != nil {
+		if salts, err = eventSalts(o.m.salt, len(events), nil); err != nil {
 			return nil, err
 		}
 	}

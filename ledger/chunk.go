@@ -47,8 +47,9 @@ type sealed struct {
 const (
 	chunkBytes  = 128 << 10
 	chunkJobs   = 1 << 10
-	spareChunks = 16
-	frameWeight = 128 // bytes of a record's frame, about
+	spareChunks = 32
+	handAt      = 1 << 20 // so many bytes are handed to the committer at once
+	frameWeight = 128     // bytes of a record's frame, about
 )
 
 // freshChunk returns an empty chunk. The lock is held, but for a writer that nobody has yet.
@@ -91,7 +92,11 @@ func (c *committing) finish(k *chunk) error {
 			c.cur.begin(j.epoch, j.inc)
 			before := len(k.log)
 			k.log = appendOpening(k.log, &c.cur)
-			c.open = sealed{place: place{k.segment, uint64(len(k.log) - before), 0}, leaves: make([]Hash, 0, 128)}
+			if cap(c.spare) == 0 {
+				c.spare = make([]Hash, 0, 128)
+			}
+			c.open = sealed{place: place{k.segment, uint64(len(k.log) - before), 0}, leaves: c.spare}
+			c.spare = nil
 		case j.seals != nil:
 			j.seals.leaves, j.seals.place = c.open.leaves, c.open.place
 			j.seals.header.Head = c.cur.prev

@@ -41,6 +41,7 @@ type committing struct {
 	files    map[string]*openFile
 	cur      cursor // of the chain
 	open     sealed // the epoch whose records are being chained: leaves and place
+	spare    []Hash // room for leaves
 	tree     merkle.Range
 	prev     Hash // hash of the last header
 	afr      Hash // last R_t
@@ -169,7 +170,7 @@ func (w *Writer) commitAll(final bool) error {
 			k.weight += ch.weight
 		}
 		c.backlog = append(c.backlog, &k)
-		w.pending = work{chunks: []*chunk{w.freshChunk(w.segment)}, next: w.next}
+		w.pending = work{chunks: append(make([]*chunk, 0, 16), w.freshChunk(w.segment)), next: w.next}
 	}
 	w.mu.Unlock()
 	for len(c.backlog) > 0 {
@@ -198,6 +199,7 @@ func (w *Writer) settle(k *work, synced bool) {
 		w.reuse(ch)
 	}
 	w.waiting -= k.weight
+	w.handed = max(w.handed-k.weight, 0)
 	if synced {
 		w.durable = k.next
 	}
@@ -302,6 +304,7 @@ func (w *Writer) finishSeals(k *work) {
 		c.prev = headerHash(enc)
 		c.tree.Append(c.prev)
 		k.headers = appendEpochFrame(k.headers, s.place, enc)
+		c.spare, s.leaves = s.leaves[:0], nil
 		if s.signers != nil {
 			c.signers = s.signers
 		}
@@ -410,42 +413,6 @@ func (w *Writer) setUnsigned(v bool) {
 	w.mu.Unlock()
 }
 
-// freshSecret is an epoch secret that was made and wrapped before it is needed.
-type freshSecret struct {
-	secret []byte
-	wrap   []byte
-	err    error
-}
-
-func (w *Writer) makeSecret() freshSecret {
-	f := freshSecret{secret: randomBytes(keySize)}
-	s := secrets{log: w.id, secret: f.secret}
-	f.wrap, f.err = s.wrap(w.opts.Recipients)
-	return f
-}
-
-// makeSecrets keeps a stock of wrapped secrets, so that no append waits for public-key cryptography. They open
-// nothing until an epoch uses them.
-func (w *Writer) makeSecrets() {
-	defer w.done.Done()
-	for {
-		f := w.makeSecret()
-		select {
-		case w.fresh <- f:
-		case <-w.quit:
-			clear(f.secret)
-			return
-		}
-	}
-}
-
-func (w *Writer) freshSecret() freshSecret {
-	if w.opts.manual {
-		return w.makeSecret()
-	}
-	return <-w.fresh
-}
-
 // wipeEpoch forgets the open epoch's key. The lock is held.
 func (w *Writer) wipeEpoch() {
 	if w.epoch.key != nil {
@@ -460,6 +427,7 @@ func (w *Writer) wipe() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.wipeEpoch()
+	w.group.wipe()
 	for _, k := range append(w.commit.backlog, &w.pending) {
 		for _, ch := range k.chunks {
 			for i := range ch.jobs {
@@ -470,7 +438,7 @@ func (w *Writer) wipe() {
 	for {
 		select {
 		case f := <-w.fresh:
-			clear(f.secret)
+			f.wipe()
 		default:
 			return
 		}

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -11,13 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
-	"maps"
-	"slices"
-
-	"filippo.io/age"
-
-	"github.com/bodycam-dev/bodycam/ledger/dcbor"
 )
 
 const (
@@ -196,102 +188,3 @@ var (
 	// ErrPayload: the payload doesn't fit its record's commitment.
 	ErrPayload = errors.New("the payload doesn't fit its commitment")
 )
-
-// secrets is what a wrap holds: the epoch's secret, or, after events were erased, the keys of those that are left.
-type secrets struct {
-	log    Hash
-	epoch  uint64 // only with events
-	secret []byte
-	events map[uint64]EventKey
-}
-
-func (s *secrets) append(b []byte) []byte {
-	if s.events == nil {
-		b = dcbor.AppendMap(b, 2)
-		b = dcbor.AppendBytes(append(b, 1), s.log[:])
-		return dcbor.AppendBytes(append(b, 2), s.secret)
-	}
-	b = dcbor.AppendMap(b, 3)
-	b = dcbor.AppendBytes(append(b, 1), s.log[:])
-	b = dcbor.AppendUint(append(b, 3), s.epoch)
-	b = dcbor.AppendArray(append(b, 4), len(s.events))
-	for _, seq := range slices.Sorted(maps.Keys(s.events)) {
-		e := s.events[seq]
-		b = dcbor.AppendArray(b, 2)
-		b = dcbor.AppendUint(b, seq)
-		b = dcbor.AppendBytes(b, e[:])
-	}
-	return b
-}
-
-func parseSecrets(b []byte) (*secrets, error) {
-	d := dcbor.NewDecoder(b)
-	s := &secrets{}
-	n := d.Map()
-	d.Key(1)
-	d.Fixed(s.log[:])
-	switch {
-	case n == 2:
-		d.Key(2)
-		s.secret = d.Bytes()
-	default:
-		s.events = map[uint64]EventKey{}
-		d.Key(3)
-		s.epoch = d.Uint()
-		d.Key(4)
-		for range d.Array() {
-			if d.Array() != 2 || d.Err() != nil {
-				break
-			}
-			var e EventKey
-			seq := d.Uint()
-			d.Fixed(e[:])
-			s.events[seq] = e
-		}
-	}
-	if err := d.Done(); err != nil {
-		return nil, fmt.Errorf("reading a wrapped secret: %w", err)
-	}
-	if !bytes.Equal(s.append(nil), b) {
-		return nil, fmt.Errorf("reading a wrapped secret: %w: encoding it again gives other bytes", dcbor.ErrSyntax)
-	}
-	return s, nil
-}
-
-// wrap encrypts secrets to recipients, as an age file.
-func (s *secrets) wrap(recipients []age.Recipient) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := age.Encrypt(&out, recipients...)
-	if err != nil {
-		return nil, fmt.Errorf("wrapping an epoch's secret to %d recipients: %w", len(recipients), err)
-	}
-	plain := s.append(nil)
-	defer clear(plain)
-	if _, err := w.Write(plain); err != nil {
-		return nil, fmt.Errorf("wrapping an epoch's secret: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("wrapping an epoch's secret: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-// unwrap opens an age file. It wraps ErrNoKey where no identity fits.
-func unwrap(file []byte, identities []age.Identity) (*secrets, error) {
-	if len(identities) == 0 {
-		return nil, ErrNoKey
-	}
-	r, err := age.Decrypt(bytes.NewReader(file), identities...)
-	if err != nil {
-		var none *age.NoIdentityMatchError
-		if errors.As(err, &none) {
-			return nil, fmt.Errorf("%w: %w", ErrNoKey, err)
-		}
-		return nil, fmt.Errorf("unwrapping an epoch's secret: %w", err)
-	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxWrap))
-	if err != nil {
-		return nil, fmt.Errorf("unwrapping an epoch's secret: %w", err)
-	}
-	return parseSecrets(plain)
-}

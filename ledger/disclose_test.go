@@ -89,7 +89,7 @@ func TestBundleOpensNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		salts, err := eventSalts(o.m.salt, len(events))
+		salts, err := eventSalts(o.m.salt, len(events), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,12 +103,12 @@ func TestBundleOpensNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := unwrap(file, ids)
+		s, err := unwrap(file.age, ids)
 		if err != nil {
 			t.Fatal(err)
 		}
 		holds("epoch secret", s.secret, false)
-		holds("wrap", file, false)
+		holds("wrap", file.age, false)
 		k, err := newEpochKey(&r.id, epoch, s.secret)
 		if err != nil {
 			t.Fatal(err)

@@ -113,8 +113,8 @@ func parseIntent(b []byte) (*intent, error) {
 const maxErase = 400
 
 // Erase destroys the keys of whole epochs and of single records. Every proof still verifies; the payloads can't be
-// opened any more by anyone. For single records the keys of the epoch's other records are wrapped again first, for
-// which identities must open the present wraps. The caller purges what was derived from the payloads.
+// opened any more by anyone. For single records the keys of the epoch's other records are wrapped again first, and so
+// are the secrets of epochs that share a wrap with one that goes: for that, identities must open the present wraps. The caller purges what was derived from the payloads.
 func (w *Writer) Erase(ctx context.Context, note EraseNote, identities ...age.Identity) error {
 	slices.Sort(note.Epochs)
 	slices.Sort(note.Events)
@@ -159,6 +159,7 @@ type eraser struct {
 	note       *EraseNote
 	identities []age.Identity
 	files      span
+	ends       map[uint64]uint64 // last epoch of each segment
 }
 
 func (e *eraser) run(ctx context.Context) error {
@@ -211,6 +212,7 @@ func (e *eraser) locate() (whole, single map[uint64]*entry, err error) {
 	}
 	defer s.close()
 	whole, single = map[uint64]*entry{}, map[uint64]*entry{}
+	e.ends = map[uint64]uint64{}
 	found := 0
 	for {
 		en, err := s.scan()
@@ -220,6 +222,7 @@ func (e *eraser) locate() (whole, single map[uint64]*entry, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		e.ends[en.segment] = en.Epoch
 		if slices.Contains(e.note.Epochs, en.Epoch) {
 			whole[en.Epoch] = en
 		}
@@ -247,45 +250,93 @@ func (e *eraser) survivors(segment uint64, whole, single map[uint64]*entry) ([]b
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	last := map[uint64][]byte{} // an epoch number that a crash made free has two wraps: the last counts
-	var order []uint64
+	last := map[uint64]*wrapped{} // an epoch number that a crash made free has two wraps: the last counts
+	var order []*wrapped
 	for len(b) > 0 {
-		epoch, file, rest, err := readWrap(b)
+		w, rest, err := readWrap(b)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrDamaged, keysName(segment), err)
 		}
-		if last[epoch] == nil {
-			order = append(order, epoch)
+		for i := range w.epochs {
+			last[w.first+i] = &w
 		}
-		last[epoch] = file
+		order = append(order, &w)
 		b = rest
 	}
-	for _, touched := range []map[uint64]*entry{whole, single} {
-		for epoch, en := range touched {
-			if en.segment == segment && last[epoch] == nil {
+	touched := map[*wrapped]bool{}
+	for _, part := range []map[uint64]*entry{whole, single} {
+		for epoch, en := range part {
+			if en.segment != segment {
+				continue
+			}
+			if last[epoch] == nil {
 				return nil, fmt.Errorf("epoch %d has no keys to destroy: nothing in it is encrypted, or it is erased", epoch)
 			}
+			touched[last[epoch]] = true
 		}
 	}
 	var out []byte
-	for _, epoch := range order {
-		file := last[epoch]
-		if whole[epoch] != nil {
+	for _, w := range order {
+		if !touched[w] {
+			if slices.ContainsFunc(w.all(), func(n uint64) bool { return last[n] == w }) {
+				out = appendWrap(out, *w)
+			}
 			continue
 		}
-		if en := single[epoch]; en != nil {
-			if file, err = e.rewrap(en, file); err != nil {
+		for _, epoch := range w.all() {
+			if last[epoch] != w || whole[epoch] != nil || epoch > e.ends[segment] {
+				continue
+			}
+			one := w
+			if en := single[epoch]; en != nil {
+				one, err = e.rewrap(en, w)
+			} else if w.epochs > 1 {
+				one, err = e.alone(epoch, w)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("epoch %d: %w", epoch, err)
 			}
+			out = appendWrap(out, *one)
 		}
-		out = appendWrap(out, epoch, file)
 	}
 	return out, nil
 }
 
+// secretsOf opens the secrets of one epoch.
+func (e *eraser) secretsOf(epoch uint64, w *wrapped) (*secrets, error) {
+	s, err := unwrap(w.age, e.identities)
+	if err != nil {
+		return nil, err
+	}
+	if s.group != nil {
+		if uint64(len(s.group)) != w.epochs {
+			return nil, fmt.Errorf("%w: a wrap for %d epochs holds %d secrets", ErrDamaged, w.epochs, len(s.group))
+		}
+		s.secret = s.group[epoch-w.first]
+		for i, secret := range s.group {
+			if uint64(i) != epoch-w.first {
+				clear(secret)
+			}
+		}
+		s.group = nil
+	}
+	return s, nil
+}
+
+// alone wraps the secret of an epoch that stays where others under the same wrap go.
+func (e *eraser) alone(epoch uint64, w *wrapped) (*wrapped, error) {
+	s, err := e.secretsOf(epoch, w)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(s.secret)
+	file, err := s.wrap(e.w.opts.Recipients)
+	return &wrapped{epoch, 1, file}, err
+}
+
 // rewrap replaces an epoch's secret by the keys of the records that stay.
-func (e *eraser) rewrap(en *entry, file []byte) ([]byte, error) {
-	old, err := unwrap(file, e.identities)
+func (e *eraser) rewrap(en *entry, w *wrapped) (*wrapped, error) {
+	old, err := e.secretsOf(en.Epoch, w)
 	if err != nil {
 		return nil, err
 	}
@@ -326,7 +377,8 @@ func (e *eraser) rewrap(en *entry, file []byte) ([]byte, error) {
 		}
 		delete(next.events, seq)
 	}
-	return next.wrap(e.w.opts.Recipients)
+	file, err := next.wrap(e.w.opts.Recipients)
+	return &wrapped{en.Epoch, 1, file}, err
 }
 
 // swapKeys does step 5. To do it again does no harm.

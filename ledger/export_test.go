@@ -16,6 +16,12 @@ func Manual(o Options) Options {
 	return o
 }
 
+// Grouped makes a writer wrap the secrets of n epochs together.
+func Grouped(o Options, n int) Options {
+	o.perWrap = n
+	return o
+}
+
 // Forged is a log in pieces. It holds one segment.
 type Forged struct {
 	Gen    *Genesis

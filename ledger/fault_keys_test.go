@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"filippo.io/age"
@@ -45,13 +46,19 @@ func keyWorkload(store *ledgertest.Store, opts ledger.Options, next []checkpoint
 }
 
 func TestFaultsRotateErase(t *testing.T) {
+	for _, perWrap := range []int{1, 3} {
+		t.Run(fmt.Sprint(perWrap, " epochs a wrap"), func(t *testing.T) { faultsRotateErase(t, perWrap) })
+	}
+}
+
+func faultsRotateErase(t *testing.T, perWrap int) {
 	id := identity(t)
 	old := []checkpoint.Signer{seedSigner(t, checkpoint.Ed25519, 1)}
 	next := []checkpoint.Signer{seedSigner(t, checkpoint.Ed25519, 3), seedSigner(t, checkpoint.MLDSA44, 4)}
 	opts := func(s []checkpoint.Signer) ledger.Options {
-		return ledger.Manual(ledger.Options{
+		return ledger.Grouped(ledger.Manual(ledger.Options{
 			Signers: s, Recipients: []age.Recipient{id.Recipient()}, EpochRecords: 3, CheckpointEvery: 1, Now: clock(),
-		})
+		}), perWrap)
 	}
 	whole := ledgertest.New()
 	erased, _, err := keyWorkload(whole, opts(old), next, id)

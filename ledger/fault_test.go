@@ -100,12 +100,18 @@ func workload(store *ledgertest.Store, opts ledger.Options, a *acked) error {
 }
 
 func TestFaults(t *testing.T) {
+	for _, perWrap := range []int{1, 3} {
+		t.Run(fmt.Sprint(perWrap, " epochs a wrap"), func(t *testing.T) { faults(t, perWrap) })
+	}
+}
+
+func faults(t *testing.T, perWrap int) {
 	id := identity(t)
 	opts := func() ledger.Options {
-		return ledger.Manual(ledger.Options{
+		return ledger.Grouped(ledger.Manual(ledger.Options{
 			Signers: []checkpoint.Signer{seedSigner(t, checkpoint.Ed25519, 1)}, Recipients: []age.Recipient{id.Recipient()},
 			EpochRecords: 3, CheckpointEvery: 1, Now: clock(),
-		})
+		}), perWrap)
 	}
 	whole := ledgertest.New()
 	full := &acked{payloads: map[uint64]string{}}

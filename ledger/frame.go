@@ -284,31 +284,58 @@ func readEpochFrame(b []byte) (p place, header []byte, rest []byte, err error) {
 	return p, f.b, rest, nil
 }
 
-// A keys file is a sequence of frames whose body is an epoch number (uvarint) and an age file; the check bytes are
-// the CRC-32C of the body.
+// A keys file is a sequence of frames whose body is an epoch number, where it is more than one the number of epochs
+// that the wrap is for (both uvarint), and an age file, which begins with a letter; the check bytes are the CRC-32C of
+// the body.
 
 const maxWrap = 8 << 20
 
-func appendWrap(b []byte, epoch uint64, age []byte) []byte {
-	w := appendUvarint(nil, epoch)
-	w = append(w, age...)
-	b = appendUvarint(b, uint64(len(w)))
-	b = append(b, w...)
-	return binary.BigEndian.AppendUint32(b, crc32.Checksum(w, castagnoli))
+// wrapped is a frame of a keys file: the secrets of epochs from first on.
+type wrapped struct {
+	first, epochs uint64
+	age           []byte
 }
 
-func readWrap(b []byte) (epoch uint64, age []byte, rest []byte, err error) {
+func (w *wrapped) covers(epoch uint64) bool { return epoch >= w.first && epoch-w.first < w.epochs }
+
+// all are the epochs that it covers.
+func (w *wrapped) all() []uint64 {
+	list := make([]uint64, w.epochs)
+	for i := range list {
+		list[i] = w.first + uint64(i)
+	}
+	return list
+}
+
+func appendWrap(b []byte, w wrapped) []byte {
+	body := appendUvarint(nil, w.first)
+	if w.epochs > 1 {
+		body = appendUvarint(body, w.epochs)
+	}
+	body = append(body, w.age...)
+	b = appendUvarint(b, uint64(len(body)))
+	b = append(b, body...)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))
+}
+
+func readWrap(b []byte) (w wrapped, rest []byte, err error) {
 	body, check, rest, err := nextFrame(b, maxWrap)
 	if err != nil {
-		return 0, nil, b, err
+		return w, b, err
 	}
 	f := fields{b: body}
-	epoch = f.uvarint()
-	if f.err != nil {
-		return 0, nil, b, errFrame
+	w.first, w.epochs = f.uvarint(), 1
+	if f.err == nil && len(f.b) > 0 && f.b[0] <= maxPerWrap {
+		if w.epochs = f.uvarint(); w.epochs < 2 || uint64(len(f.b)) < w.epochs*keySize {
+			f.err = errFrame
+		}
+	}
+	if f.err != nil || w.first+w.epochs < w.first {
+		return wrapped{}, b, errFrame
 	}
 	if crc32.Checksum(body, castagnoli) != check {
-		return 0, nil, b, errCheck
+		return wrapped{}, b, errCheck
 	}
-	return epoch, f.b, rest, nil
+	w.age = f.b
+	return w, rest, nil
 }

@@ -181,7 +181,8 @@ func FuzzParts(f *testing.F) {
 		(&EraseNote{Epochs: []uint64{1}}).append(nil), (&RotateNote{New: []PublicKey{{1, []byte{2}}}}).append(nil),
 		(&Header{Reason: SealCount, Coverage: []Coverage{{"s", 1, 1, 0}}}).AppendCBOR(nil), (&secrets{secret: []byte("s")}).append(nil),
 		(&secrets{events: map[uint64]EventKey{3: {}}}).append(nil), (&manifest{size: 5}).append(nil, FormLarge|FormClear),
-		(&intent{segments: []uint64{0}, note: []byte{}}).append(nil), appendWrap(nil, 3, []byte("age")),
+		(&intent{segments: []uint64{0}, note: []byte{}}).append(nil), appendWrap(nil, wrapped{3, 1, []byte("age")}), appendWrap(nil, wrapped{3, 2, make([]byte, 64)}),
+		(&secrets{group: [][]byte{make([]byte, 32), make([]byte, 32)}}).append(nil),
 	} {
 		f.Add(b)
 	}
@@ -225,8 +226,8 @@ func FuzzParts(f *testing.F) {
 				}
 			}
 		}
-		if epoch, file, rest, err := readWrap(b); err == nil {
-			same("wrap", append(appendWrap(nil, epoch, file), rest...))
+		if w, rest, err := readWrap(b); err == nil {
+			same("wrap", append(appendWrap(nil, w), rest...))
 		}
 		splitBatch(b, 3)
 	})

@@ -15,8 +15,8 @@ type Durability uint8
 
 // The durabilities.
 const (
-	// DurableEpoch: the append returns at once; the record is on stable storage when its epoch is sealed, and in
-	// the operating system's hands after Options.FlushEvery.
+	// DurableEpoch: the append returns at once; the record is in the operating system's hands after
+	// Options.FlushEvery, and on stable storage once its epoch is sealed and that was written in turn.
 	DurableEpoch Durability = iota
 	// DurableNone: nothing is synced but what a checkpoint covers. After a crash of the machine whatever came after
 	// the last checkpoint may be gone.
@@ -107,6 +107,8 @@ type Options struct {
 	// manual leaves out every goroutine, for tests that need one order of events: work is done in Seal, Sync and
 	// Close.
 	manual bool
+	// perWrap is how many epochs' secrets one wrap holds. Default [perWrap]; one where manual.
+	perWrap int
 }
 
 func (o Options) withDefaults() Options {
@@ -126,6 +128,9 @@ func (o Options) withDefaults() Options {
 		if *d.p == 0 {
 			*d.p = d.v
 		}
+	}
+	if o.perWrap == 0 && !o.manual {
+		o.perWrap = perWrap
 	}
 	if o.MaxPending == 0 {
 		o.MaxPending = 16 << 20

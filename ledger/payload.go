@@ -197,14 +197,15 @@ func openChunk(gcm cipher.AEAD, i uint32, data []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// eventSalts fills dst with the salts of a batch's events, saltSize bytes each: the AES-256-CTR key stream, from
-// block 0, of the manifest's salt key.
-func eventSalts(key []byte, n int) ([]byte, error) {
+// eventSalts returns the salts of a batch's events, saltSize bytes each: the AES-256-CTR key stream, from block 0, of
+// the manifest's salt key. It uses room where that is large enough.
+func eventSalts(key []byte, n int, room []byte) ([]byte, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
 	}
-	salts := make([]byte, n*saltSize)
+	salts := slices.Grow(room[:0], n*saltSize)[:n*saltSize]
+	clear(salts)
 	var iv [aes.BlockSize]byte
 	cipher.NewCTR(block, iv[:]).XORKeyStream(salts, salts)
 	return salts, nil
@@ -218,8 +219,14 @@ func eventLeaf(scratch []byte, salt, event []byte) (Hash, []byte) {
 	return sha256.Sum256(scratch), scratch
 }
 
-// prepareBatch makes a batch ready: salted leaves, their tree, one encryption.
-func prepareBatch(p Profile, clear bool, events [][]byte) (*prepared, error) {
+// batchRoom is what preparing a batch takes, kept from batch to batch: at the rate of kernel events it would be most
+// of what the collector has to do.
+type batchRoom struct {
+	body, salts, scratch []byte
+}
+
+// prepareBatch makes a batch ready: salted leaves, their tree, one encryption. The result's body lies in room.
+func prepareBatch(p Profile, inClear bool, events [][]byte, room *batchRoom) (*prepared, error) {
 	if len(events) == 0 || len(events) > MaxBatch {
 		return nil, fmt.Errorf("a batch of %d events: it must have 1 to %d", len(events), MaxBatch)
 	}
@@ -233,21 +240,23 @@ func prepareBatch(p Profile, clear bool, events [][]byte) (*prepared, error) {
 	form := FormBatch
 	m := &manifest{}
 	var salts []byte
-	if clear {
+	if inClear {
 		form |= FormClear
 	} else {
 		m.key = randomBytes(keySize)
 		if p != ProfileAFR {
 			m.salt = randomBytes(keySize)
 			var err error
-			if salts, err = eventSalts(m.salt, len(events)); err != nil {
+			if salts, err = eventSalts(m.salt, len(events), room.salts); err != nil {
 				return nil, err
 			}
+			room.salts = salts
+			defer clear(salts)
 		}
 	}
-	body := make([]byte, 0, size+tagSize)
+	body := slices.Grow(room.body[:0], size+tagSize)
 	var tree merkle.Range
-	var scratch []byte
+	scratch := room.scratch
 	for i, e := range events {
 		body = binary.AppendUvarint(body, uint64(len(e)))
 		body = append(body, e...)
@@ -266,6 +275,8 @@ func prepareBatch(p Profile, clear bool, events [][]byte) (*prepared, error) {
 		}
 		body = gcm.Seal(body[:0], zeroNonce[:], body, nil)
 	}
+	clear(scratch[:cap(scratch)])
+	room.body, room.scratch = body, scratch
 	return &prepared{
 		form: form, commitment: tree.Root(), count: uint64(len(events)),
 		manifest: m.append(nil, form), body: body,
@@ -298,7 +309,7 @@ func batchLeaves(m *manifest, events [][]byte) ([]Hash, error) {
 	var salts []byte
 	if m.salt != nil {
 		var err error
-		if salts, err = eventSalts(m.salt, len(events)); err != nil {
+		if salts, err = eventSalts(m.salt, len(events), nil); err != nil {
 			return nil, err
 		}
 	}

@@ -69,6 +69,7 @@ func (r *Reader) Refresh() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.scan
+	r.keys.forgetFrom(uint64(len(r.epochs)))
 	if info, err := fs.Stat(r.fsys, epochsName); err == nil && s != nil && info.Size() < s.off {
 		s = nil // a writer that recovered cut it
 	}
@@ -81,6 +82,7 @@ func (r *Reader) Refresh() error {
 	err := r.refresh(s)
 	if errors.As(err, &flaw) && len(r.epochs) > 0 {
 		// A writer that recovered after a crash may have replaced what no checkpoint covered.
+		r.keys.forget()
 		err = r.refresh(nil)
 	}
 	if err != nil {

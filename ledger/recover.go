@@ -456,7 +456,7 @@ func (r *recovery) cutKeys() error {
 	}
 	rest := b
 	for len(rest) > 0 {
-		_, _, after, err := readWrap(rest)
+		_, after, err := readWrap(rest)
 		if err != nil {
 			break
 		}
@@ -502,8 +502,8 @@ func sameKeys(a, b []PublicKey) bool {
 func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recovered) (*Writer, error) {
 	w := &Writer{
 		store: store, opts: opts, gen: gen, id: gen.ID(), origin: gen.Origin(), unlock: unlock,
-		coverage: map[string]Coverage{}, progress: make(chan struct{}), head: rec.published,
-		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), quit: make(chan struct{}), fresh: make(chan freshSecret, 32),
+		progress: make(chan struct{}), head: rec.published,
+		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), quit: make(chan struct{}), fresh: make(chan freshSecrets, 1),
 	}
 	for w.inc == 0 || w.inc == rec.note.Before {
 		w.inc = binary.BigEndian.Uint64(randomBytes(8))
@@ -522,6 +522,7 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	w.pending = work{chunks: []*chunk{w.freshChunk(rec.segment.segment)}, next: rec.next, seals: rec.tails}
 	wall, _ := opts.Now()
 	w.sealedAt = time.Now()
+	w.nextGroup.Store(rec.epoch)
 	w.openEpoch(rec.epoch, wall)
 	note := rec.note
 	note.Recorder, note.Boot = opts.Recorder, opts.Boot
@@ -538,7 +539,7 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 		go w.loop()
 		if !opts.Clear {
 			w.done.Add(1)
-			go w.makeSecrets()
+			go w.stockSecrets()
 		}
 	}
 	return w, nil

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"sort"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -42,10 +44,12 @@ type Writer struct {
 	next     uint64 // sequence number of the next record
 	number   uint64 // of the open epoch
 	epoch    openEpoch
-	coverage map[string]Coverage
-	pending  work // what the committer hasn't taken yet
+	coverage []Coverage // by name; never changed, only replaced
+	group    group      // the secrets of the open epoch and the next ones
+	pending  work       // what the committer hasn't taken yet
 	spare    []*chunk
 	waiting  int    // bytes in pending and in the committer's hands
+	handed   int    // waiting, when the committer was last woken for it
 	durable  uint64 // sequence number after the last durable record
 	progress chan struct{}
 	head     *checkpoint.Note // last published
@@ -61,8 +65,11 @@ type Writer struct {
 	soon   chan struct{}
 	now    chan struct{}
 	quit   chan struct{}
-	fresh  chan freshSecret
+	fresh  chan freshSecrets
 	done   sync.WaitGroup
+	rooms  sync.Pool // of *batchRoom
+
+	nextGroup atomic.Uint64 // the epoch that the next group probably begins with
 }
 
 // openEpoch is the epoch that records go to.
@@ -111,7 +118,12 @@ func (w *Writer) AppendBatch(ctx context.Context, e Entry, events [][]byte) (uin
 	if err := e.valid(); err != nil {
 		return 0, err
 	}
-	p, err := prepareBatch(w.gen.Profile, w.opts.Clear, events)
+	room, ok := w.rooms.Get().(*batchRoom)
+	if !ok {
+		room = &batchRoom{}
+	}
+	defer w.rooms.Put(room) // its body was copied by then
+	p, err := prepareBatch(w.gen.Profile, w.opts.Clear, events, room)
 	if err != nil {
 		return 0, fmt.Errorf("can't append a batch: %w", err)
 	}
@@ -218,6 +230,9 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	}
 	if w.epoch.count++; w.epoch.count >= w.gen.EpochRecords {
 		w.seal(SealCount)
+	}
+	if w.handed+handAt <= w.waiting { // much waits: don't wait for the clock
+		w.handed = w.waiting
 		w.kick(w.now)
 	} else {
 		w.kick(w.soon)
@@ -283,34 +298,16 @@ func (w *Writer) placePayload(e *Entry, p *prepared, ch *chunk, j *job) error {
 
 var zeroTag [tagSize]byte
 
-// needKey makes sure that the open epoch has a key, and that its wrap is on its way to the store before any record
-// that needs it.
-func (w *Writer) needKey() error {
-	if w.epoch.key != nil {
-		return nil
-	}
-	f := w.freshSecret()
-	if f.err != nil {
-		return f.err
-	}
-	key, err := newEpochKey(&w.id, w.number, f.secret)
-	clear(f.secret)
-	if err != nil {
-		return err
-	}
-	w.epoch.key = key
-	ch := w.pending.last()
-	ch.keys = appendWrap(ch.keys, w.number, f.wrap)
-	w.weigh(ch, len(f.wrap))
-	return nil
-}
-
 // Coverage sets a sensor's counters: totals since the log was opened, which may not fall. They become part of the
 // next epoch header.
 func (w *Writer) Coverage(sensor string, seen, emitted, lost uint64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old, there := w.coverage[sensor]
+	at, there := slices.BinarySearchFunc(w.coverage, sensor, func(c Coverage, name string) int { return strings.Compare(c.Sensor, name) })
+	var old Coverage
+	if there {
+		old = w.coverage[at]
+	}
 	switch {
 	case !there && len(w.coverage) == maxSensors:
 		return fmt.Errorf("coverage of sensor %q: a log counts for at most %d sensors", sensor, maxSensors)
@@ -319,7 +316,12 @@ func (w *Writer) Coverage(sensor string, seen, emitted, lost uint64) error {
 	case seen < old.Seen || emitted < old.Emitted || lost < old.Lost:
 		return fmt.Errorf("coverage of sensor %q: totals fell from %+v to seen %d, emitted %d, lost %d", sensor, old, seen, emitted, lost)
 	}
-	w.coverage[sensor] = Coverage{sensor, seen, emitted, lost}
+	next := slices.Clone(w.coverage)
+	if !there {
+		next = slices.Insert(next, at, Coverage{})
+	}
+	next[at] = Coverage{sensor, seen, emitted, lost}
+	w.coverage = next
 	return nil
 }
 
@@ -353,12 +355,8 @@ func (w *Writer) seal(reason Reason) {
 	wall, mono := w.opts.Now()
 	h := &Header{
 		Log: w.id, Epoch: w.number, Incarnation: w.inc, First: w.epoch.first, Count: w.epoch.count,
-		Reason: reason, Opened: w.epoch.opened, Closed: wall, Mono: mono,
+		Reason: reason, Opened: w.epoch.opened, Closed: wall, Mono: mono, Coverage: w.coverage,
 	}
-	for _, c := range w.coverage {
-		h.Coverage = append(h.Coverage, c)
-	}
-	sort.Slice(h.Coverage, func(i, j int) bool { return h.Coverage[i].Sensor < h.Coverage[j].Sensor })
 	s := &sealed{header: h}
 	w.pending.seals = append(w.pending.seals, s)
 	ch := w.pending.last()
@@ -371,6 +369,7 @@ func (w *Writer) seal(reason Reason) {
 	if w.roll || w.filled >= w.opts.SegmentBytes {
 		w.roll = false
 		w.segment, w.filled = w.segment+1, 0
+		w.group.wipe() // a wrap lies in the segment of its epochs
 		w.pending.chunks = append(w.pending.chunks, w.freshChunk(w.segment))
 	}
 	w.openEpoch(w.number+1, wall)

@@ -35,6 +35,9 @@ func (d *Decoder) Err() error { return d.err }
 // Short tells whether the first error is that the input ended inside an item: with more input it might be whole.
 func (d *Decoder) Short() bool { return d.short }
 
+// NextIs tells whether the next item is an unsigned integer below 24 of that value.
+func (d *Decoder) NextIs(n byte) bool { return d.err == nil && d.off < len(d.in) && d.in[d.off] == n }
+
 // NextIsBytes tells whether the next item is a byte string.
 func (d *Decoder) NextIsBytes() bool {
 	return d.err == nil && d.off < len(d.in) && d.in[d.off]>>5 == majorBytes
