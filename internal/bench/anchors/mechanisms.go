@@ -2,13 +2,13 @@ package anchorsbench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
+	"github.com/bodycam-dev/bodycam/internal/anchor/anchortest/authority"
 	"github.com/bodycam-dev/bodycam/internal/anchor/digest"
 	"github.com/bodycam-dev/bodycam/internal/anchor/evm"
 	"github.com/bodycam-dev/bodycam/internal/anchor/sharedlog"
@@ -170,79 +171,22 @@ func startLog(ctx context.Context, r *recorder) (*outside, error) {
 	return o, err
 }
 
-const tsaConfig = `
-[tsa]
-default_tsa = t
-[t]
-serial = serial
-crypto_device = builtin
-signer_digest = sha256
-default_policy = 1.2.3.4.1
-digests = sha256
-accuracy = secs:1
-ess_cert_id_alg = sha256
-[ca]
-basicConstraints = critical,CA:true
-keyUsage = critical,keyCertSign
-[stamp]
-extendedKeyUsage = critical,timeStamping
-[req]
-distinguished_name = dn
-[dn]
-`
-
 // startTSA lets OpenSSL be the authority.
-func startTSA(ctx context.Context, r *recorder) (*outside, error) {
-	if _, err := exec.LookPath("openssl"); err != nil {
-		return nil, skipped("no openssl to be the authority")
-	}
+func startTSA(_ context.Context, r *recorder) (*outside, error) {
 	dir := r.path("tsa")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	for name, text := range map[string]string{"conf": tsaConfig, "serial": "01\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return nil, err
-		}
+	a, err := authority.New(dir)
+	if errors.Is(err, authority.ErrNone) {
+		return nil, skipped(err.Error())
 	}
-	openssl := func(args string) error {
-		cmd := exec.CommandContext(ctx, "openssl", strings.Fields(args)...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("openssl %s: %w: %s", args, err, out)
-		}
-		return nil
-	}
-	for _, args := range []string{
-		"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout root.key -subj /CN=Root -days 10 -config conf -extensions ca -out root.pem",
-		"req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout tsa.key -subj /CN=Stamps -config conf -out tsa.csr",
-		"x509 -req -in tsa.csr -CA root.pem -CAkey root.key -CAcreateserial -days 10 -extfile conf -extensions stamp -out tsa.pem",
-	} {
-		if err := openssl(args); err != nil {
-			return nil, err
-		}
-	}
-	pem, err := os.ReadFile(filepath.Join(dir, "root.pem"))
 	if err != nil {
 		return nil, err
 	}
 	o := &outside{manifest: &proof.Manifest{}}
-	url, err := serve(o, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		f, err := os.Create(filepath.Join(dir, "q"))
-		if err == nil {
-			_, err = f.ReadFrom(q.Body)
-			f.Close()
-		}
-		if err == nil {
-			err = openssl("ts -reply -config conf -queryfile q -signer tsa.pem -inkey tsa.key -out r")
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		http.ServeFile(w, q, filepath.Join(dir, "r"))
-	}))
-	root := proof.Root{Kind: proof.KindTSA, Certificates: string(pem)}
+	url, err := serve(o, a)
+	root := proof.Root{Kind: proof.KindTSA, Certificates: a.Root}
 	o.mechanism, o.roots = &tsa.Mechanism{URL: url, Root: &root}, func() proof.Root { return root }
 	return o, err
 }
