@@ -19,7 +19,7 @@ var layers = map[string][]string{
 	"rules":              {""},
 	"internal/kind":      {""},
 	"internal/sandbox":   {},
-	"internal/harness":   {""},
+	"internal/harness":   {"", "internal/mcp"},
 	"internal/model":     {""},
 	"internal/sensor":    {""},
 	"internal/link":      {""},

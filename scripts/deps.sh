@@ -31,4 +31,6 @@ if [ -n "$missing" ]; then
 	$sudo apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
-if [ "$want" = test ]; then sh scripts/harness.sh codex; sh scripts/harness.sh anvil; fi
+if [ "$want" = test ]; then
+	for pkg in codex claude-code gemini-cli anvil mcp-everything mcp-filesystem; do sh scripts/harness.sh "$pkg"; done
+fi

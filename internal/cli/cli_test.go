@@ -2,8 +2,11 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/bodycam-dev/bodycam/internal/harness"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -23,9 +26,15 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("BODYCAM_KEYS", e.WorkDir+"/keys")
 			e.Setenv("NO_COLOR", "1")
+			e.Setenv("HARNESS", harnessDir())
+			e.Setenv(harness.HarnessDirEnv, harnessDir())
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
+			if pkg, ok := strings.CutPrefix(cond, "harness:"); ok {
+				_, err := os.Stat(filepath.Join(harnessDir(), "node_modules", pkg))
+				return err == nil, nil
+			}
 			switch cond {
 			case "root":
 				return os.Geteuid() == 0, nil
@@ -35,4 +44,16 @@ func TestScripts(t *testing.T) {
 			return false, nil
 		},
 	})
+}
+
+// harnessDir is where scripts/harness.sh installs.
+func harnessDir() string {
+	if dir := os.Getenv(harness.HarnessDirEnv); dir != "" {
+		return dir
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(wd, "..", "..", ".harness")
 }

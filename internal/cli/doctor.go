@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/bodycam-dev/bodycam/internal/harness"
@@ -28,7 +30,8 @@ func doctorCommand(s *streams) *cobra.Command {
 		Use:   "doctor",
 		Short: "List what this machine and user can do, and what is missing for more",
 		Long: `Try everything that bodycam uses: eBPF program types (by loading them), cgroups, namespaces, overlay, KVM, and the agent
-programs. What isn't there is listed with why, and with what bodycam does instead.` + exits("0  a run can be recorded here", "3  it can't"),
+programs. What isn't there is listed with why, and with what bodycam does instead. What recorders that were killed left
+behind is named and removed, as every run does.` + exits("0  a run can be recorded here", "3  it can't"),
 		Example: "  bodycam doctor\n  sudo bodycam doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,7 +55,7 @@ programs. What isn't there is listed with why, and with what bodycam does instea
 }
 
 func examine(ctx context.Context) []checkup {
-	var list []checkup
+	list := []checkup{leftovers()} // before the sandbox is tried, which would remove them
 	for _, f := range bpf.Probe() {
 		list = append(list, checkup{Group: "eBPF", Name: f.Name, OK: f.OK, Why: f.Why, Need: f.Needed})
 	}
@@ -84,6 +87,19 @@ func examine(ctx context.Context) []checkup {
 		list = append(list, c)
 	}
 	return list
+}
+
+// leftovers removes what killed recorders left.
+func leftovers() checkup {
+	c := checkup{Group: "left behind", Name: "by killed recorders", OK: true, Why: "nothing"}
+	stale, err := sandbox.Stale()
+	if len(stale) > 0 {
+		c.Why = "removed now: cgroups, files and records of " + strings.Join(stale, ", ")
+	}
+	if err = errors.Join(err, sandbox.Sweep()); err != nil {
+		c.OK, c.Why = false, "can't be removed: "+err.Error()
+	}
+	return c
 }
 
 // verdict says whether a run can be recorded, and by which sensor.

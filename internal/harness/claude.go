@@ -97,5 +97,15 @@ func (claudeCode) Prepare(ctx context.Context, r Request) (*Invocation, error) {
 	if s := r.skills(path.Join(home, "skills"), path.Join(r.Workdir, ".claude/skills")); s != nil {
 		inv.Files = append(inv.Files, File{Path: path.Join(home, "CLAUDE.md"), Mode: 0o644, Content: skillNote(s)})
 	}
+	if len(r.MCP) > 0 {
+		config, err := mcpConfig(r.MCP)
+		if err != nil {
+			return nil, err
+		}
+		file := path.Join(home, "bodycam-mcp.json")
+		inv.Files = append(inv.Files, File{Path: file, Mode: 0o600, Content: config})
+		inv.Env["ENABLE_TOOL_SEARCH"] = "false" // the model is offered the tools themselves, not a search for them
+		inv.Argv = append(inv.Argv, "--mcp-config", file, "--strict-mcp-config")
+	}
 	return inv, nil
 }

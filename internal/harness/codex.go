@@ -126,6 +126,13 @@ func (codex) Prepare(ctx context.Context, r Request) (*Invocation, error) {
 		return nil, err
 	}
 	home := path.Join(r.Home, ".codex")
+	inv := &Invocation{}
+	r.MCP = inv.without(r.MCP, func(m *MCPServer) string {
+		if m.Transport == MCPSSE {
+			return "codex doesn't speak the transport sse"
+		}
+		return ""
+	})
 	config, err := codexConfig(r)
 	if err != nil {
 		return nil, err
@@ -135,7 +142,8 @@ func (codex) Prepare(ctx context.Context, r Request) (*Invocation, error) {
 		argv = append(argv, "-c", o)
 	}
 	argv = append(argv, args...)
-	inv := &Invocation{
+	*inv = Invocation{
+		Unserved:     inv.Unserved,
 		Env:          r.env(map[string]string{"CODEX_HOME": home, "BODYCAM_MODEL_KEY": r.key()}),
 		Dir:          r.Workdir,
 		Files:        []File{{Path: path.Join(home, "config.toml"), Mode: 0o600, Content: config}},
@@ -159,6 +167,13 @@ func (codex) Prepare(ctx context.Context, r Request) (*Invocation, error) {
 func codexConfig(r Request) ([]byte, error) {
 	type table = map[string]any
 	out, err := toml.Marshal(table{
+		"mcp_servers": mcpServers(r.MCP, func(m *MCPServer) table {
+			t := table{"startup_timeout_sec": 60, "tool_timeout_sec": 300}
+			if m.Transport != MCPStdio {
+				t["url"] = m.URL
+			}
+			return t
+		}),
 		"model":                       r.Model,
 		"model_provider":              "bodycam",
 		"approval_policy":             "never",

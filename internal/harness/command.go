@@ -67,6 +67,14 @@ func (command) Prepare(_ context.Context, r Request) (*Invocation, error) {
 	if r.Instruction != "" {
 		env["BODYCAM_INSTRUCTION"] = r.Instruction
 	}
+	var servers []byte
+	serversFile := path.Join(r.Home, stateDir, "mcp.json")
+	if len(r.MCP) > 0 {
+		if servers, err = mcpConfig(r.MCP); err != nil {
+			return nil, err
+		}
+		env["BODYCAM_MCP_CONFIG"] = serversFile
+	}
 	if format != "" {
 		if _, err := transcript.New(format, transcript.Options{}); err != nil {
 			return nil, fmt.Errorf("agent command: %w", err)
@@ -82,6 +90,10 @@ func (command) Prepare(_ context.Context, r Request) (*Invocation, error) {
 			inv.Argv[i], inv.StatePaths = file, []string{path.Dir(file)}
 			inv.Files = []File{{Path: file, Mode: 0o644, Content: []byte(r.Instruction)}}
 		}
+	}
+	if servers != nil {
+		inv.Files = append(inv.Files, File{Path: serversFile, Mode: 0o644, Content: servers})
+		inv.StatePaths = []string{path.Dir(serversFile)}
 	}
 	if stdin {
 		inv.Stdin = []byte(r.Instruction)

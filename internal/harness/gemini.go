@@ -81,7 +81,7 @@ func (geminiCLI) Prepare(_ context.Context, r Request) (*Invocation, error) {
 		return nil, fmt.Errorf("find gemini-cli: %w", err)
 	}
 	home := path.Join(r.Home, ".gemini")
-	settings, err := geminiSettings()
+	settings, err := geminiSettings(r.MCP)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +110,18 @@ func (geminiCLI) Prepare(_ context.Context, r Request) (*Invocation, error) {
 // nodeModules is the directory that holds the package and what it needs.
 func nodeModules(dir string) string { return filepath.Dir(filepath.Dir(dir)) }
 
-func geminiSettings() ([]byte, error) {
+func geminiSettings(servers []MCPServer) ([]byte, error) {
 	type object = map[string]any
 	out, err := json.Marshal(object{
+		"mcpServers": mcpServers(servers, func(m *MCPServer) object {
+			switch m.Transport {
+			case MCPSSE:
+				return object{"url": m.URL, "trust": true}
+			case MCPHTTP:
+				return object{"httpUrl": m.URL, "trust": true}
+			}
+			return object{"trust": true}
+		}),
 		"security":  object{"auth": object{"selectedType": "gemini-api-key"}, "folderTrust": object{"enabled": false}},
 		"privacy":   object{"usageStatisticsEnabled": false},
 		"telemetry": object{"enabled": false},

@@ -39,6 +39,8 @@ type Request struct {
 	// Skills are directories inside the box, each holding a SKILL.md, that the agent should know of. Several may be
 	// copies of one skill: they end in the same name.
 	Skills []string
+	// MCP are the tool servers that the agent shall have.
+	MCP []MCPServer
 	// Timeout is how long the agent has, for harnesses that can end by themselves. 0: no limit of their own.
 	Timeout time.Duration
 }
@@ -62,6 +64,8 @@ type Invocation struct {
 	// StatePaths are directories and files inside the box that hold the harness's own state. What happens below
 	// them is noise for comparisons; it is shown apart and never dropped.
 	StatePaths []string
+	// Unserved are the request's tool servers that this harness can't have.
+	Unserved []Unserved
 }
 
 // NewParser reads what the invocation prints on standard output. A program that prints no transcript gets one row of

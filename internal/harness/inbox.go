@@ -105,7 +105,7 @@ func (b builtinAgent) Prepare(_ context.Context, r Request) (*Invocation, error)
 	p := newParams("builtin", r)
 	cfg := builtin.Config{
 		Instruction: r.Instruction, Model: r.Model, ModelURL: r.ModelURL, Workdir: r.Workdir, Skills: r.skills(),
-		KeepReasoning: r.KeepReasoning, Seconds: r.Timeout.Seconds(),
+		KeepReasoning: r.KeepReasoning, Seconds: r.Timeout.Seconds(), MCP: toolServers(r.MCP),
 		System:   p.text("system", ""),
 		MaxTurns: p.number("max_turns", 100),
 	}
@@ -118,6 +118,19 @@ func (b builtinAgent) Prepare(_ context.Context, r Request) (*Invocation, error)
 	}
 	cfg.RequestSeconds = 300
 	return b.invoke(r, "agent", cfg, map[string]string{builtin.KeyEnv: r.key()})
+}
+
+func toolServers(list []MCPServer) []builtin.ToolServer {
+	var out []builtin.ToolServer
+	for i := range list {
+		m := &list[i]
+		s := builtin.ToolServer{Name: m.key(), URL: m.URL, SSE: m.Transport == MCPSSE}
+		if m.Transport == MCPStdio {
+			s.Command = append([]string{m.Command}, m.Args...)
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 // shellParams reads what the agents that run commands themselves have in common.
@@ -179,5 +192,10 @@ func (a replay) Prepare(_ context.Context, r Request) (*Invocation, error) {
 		return nil, fmt.Errorf("agent replay: the transcript %s (format %s) has no command to run", file, f)
 	}
 	cfg.Format, cfg.Transcript = string(f), path.Join(r.Home, stateDir, "transcript")
-	return a.invoke(r, "replay", cfg, nil, File{Path: cfg.Transcript, Mode: 0o644, Content: data})
+	inv, err := a.invoke(r, "replay", cfg, nil, File{Path: cfg.Transcript, Mode: 0o644, Content: data})
+	if err != nil {
+		return nil, err
+	}
+	inv.without(r.MCP, func(*MCPServer) string { return "a replay calls no tool servers" })
+	return inv, nil
 }

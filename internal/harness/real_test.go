@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == builtin.Command {
 		os.Exit(builtin.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
+	harnesses()
 	os.Exit(m.Run())
 }
 

@@ -136,12 +136,12 @@ type PlanAgent struct {
 	UserOfTask bool                       `json:"user_of_task,omitempty"` // the task names the user: its image may have had the account
 	Home       string                     `json:"home"`                   // HOME of that user: what ${home} stands for
 	SkillDirs  []string                   `json:"skill_dirs,omitempty"`
-	MCPServers []MCPServer                `json:"mcp_servers,omitempty"` // that the task wants the harness to have
+	MCPServers []MCPServer                `json:"mcp_servers,omitempty"` // that the harness shall have
 }
 
-// MCPServer is a tool server that a task wants the agent to have.
+// MCPServer is a tool server that the agent shall have. One with a command is started in the box, by the harness.
 type MCPServer struct {
-	Name      string   `json:"name" doc:"Name." required:"true"`
+	Name      string   `json:"name" doc:"Name: letters, digits, dot, dash and underscore." required:"true" check:"name"`
 	Transport string   `json:"transport" doc:"How it is spoken to." required:"true" enum:"stdio,sse,streamable-http"`
 	URL       string   `json:"url,omitempty" doc:"Its address, for sse and streamable-http."`
 	Command   string   `json:"command,omitempty" doc:"Its program, for stdio."`

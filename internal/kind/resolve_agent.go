@@ -57,7 +57,7 @@ func (r *resolver) agent() {
 		Env:     env,
 		User:    r.agentUser(), UserOfTask: r.userOfTask(),
 		Home:      r.home,
-		SkillDirs: r.boxPaths(dirs...), MCPServers: r.t.Environment.MCPServers,
+		SkillDirs: r.boxPaths(dirs...), MCPServers: r.toolServers(),
 	}
 }
 

@@ -104,6 +104,7 @@ type Agent struct {
 	Timeout    Duration                   `json:"timeout,omitzero" doc:"The longest that the agent may run. A task's own value replaces it."`
 	Env        map[string]string          `json:"env,omitempty" doc:"Environment variables of the agent alone, as in environment.env." check:"env" number:"true"`
 	User       string                     `json:"user,omitempty" doc:"User that the agent runs as; defaults to the environment's." check:"user" number:"true"`
+	MCPServers []MCPServer                `json:"mcp_servers,omitempty" doc:"Tool servers (Model Context Protocol) that the agent is given. One of the task with the same name replaces one of the kind."`
 	SkillDirs  []string                   `json:"skill_dirs,omitempty" doc:"Directories in the box where the harness looks for skills. The skills of a task.yaml are copied to each; a Harbor task's Dockerfile does that itself." check:"glob"`
 }
 

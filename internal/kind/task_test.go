@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -370,6 +371,49 @@ name = "one"
 	for _, n := range p.Notes {
 		if strings.Contains(n.Text, "unknown key") {
 			t.Errorf("note: %+v", n)
+		}
+	}
+}
+
+// Tool servers of the kind and the task come together; a task's replaces the kind's of the same name.
+func TestToolServers(t *testing.T) {
+	dir := writeTree(t, map[string]string{
+		"k.yaml": "name: k\nextends: harbor\nagent:\n  mcp_servers:\n    - {name: a, transport: stdio, command: kind-a, args: [x, \"1\"]}\n    - {name: b, transport: sse, url: \"http://b.example/sse\"}\n",
+		"t/task.toml": "version = \"1.0\"\n[[environment.mcp_servers]]\nname = \"a\"\ncommand = \"task-a\"\n" +
+			"[[environment.mcp_servers]]\nname = \"c\"\nurl = \"http://c.example/mcp\"\n",
+		"t/instruction.md": "do", "t/environment/x": "",
+	})
+	k, err := Load(dir + "/k.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := LoadTask(dir + "/t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Resolve(k, task, Overrides{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []MCPServer{{Name: "a", Transport: "stdio", Command: "task-a"}, {Name: "c", Transport: "streamable-http", URL: "http://c.example/mcp"},
+		{Name: "b", Transport: "sse", URL: "http://b.example/sse"}}
+	if !reflect.DeepEqual(p.Agent.MCPServers, want) {
+		t.Errorf("tool servers are %+v", p.Agent.MCPServers)
+	}
+	for _, c := range []struct{ name, value, want string }{
+		{"stdio", `{name: x, transport: stdio}`, "transport stdio needs a command"},
+		{"url", `{name: x, transport: sse, command: y}`, "needs a url"},
+		{"scheme", `{name: x, transport: sse, url: "ftp://h"}`, "needs a url"},
+		{"transport", `{name: x, transport: std}`, "did you mean stdio"},
+		{"key", `{name: x, transport: stdio, comand: y}`, "did you mean command"},
+	} {
+		dir := writeTree(t, map[string]string{"k.yaml": "name: k\nagent:\n  mcp_servers: [" + c.value + "]\n"})
+		k, err := Load(dir + "/k.yaml")
+		if err == nil {
+			_, err = Resolve(k, task, Overrides{})
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
 }

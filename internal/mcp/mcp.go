@@ -23,6 +23,7 @@ type Target struct {
 	Env     []string
 	Dir     string
 	URL     string       // streamable HTTP
+	SSE     bool         // URL is one of the transport of 2024-11-05, which newer servers don't have
 	HTTP    *http.Client // with credentials, where the server wants them
 	// Pipe are the standard streams of a server that runs elsewhere, in a sandbox for example.
 	Pipe io.ReadWriteCloser
@@ -64,6 +65,8 @@ const MaxTools = 5000
 func Connect(ctx context.Context, t Target) (*Session, error) {
 	var tr sdk.Transport
 	switch {
+	case t.URL != "" && t.SSE:
+		tr = &sdk.SSEClientTransport{Endpoint: t.URL, HTTPClient: t.HTTP}
 	case t.URL != "":
 		tr = &sdk.StreamableClientTransport{Endpoint: t.URL, HTTPClient: t.HTTP, MaxRetries: 1}
 	case t.Pipe != nil:

@@ -146,7 +146,8 @@ func killRecorder(t *testing.T, watched bool) {
 	}
 	paths = append(paths, filepath.Join(records, id+".json"))
 	if !watched {
-		if stale, err := Stale(); err != nil || !slices.Contains(stale, id) {
+		stale, err := Stale()
+		if _, gone := os.Lstat(paths[len(paths)-1]); gone == nil && (err != nil || !slices.Contains(stale, id)) { // else another box's Create was quicker
 			t.Errorf("stale are %q, %v", stale, err)
 		}
 		if err := Sweep(); err != nil {

@@ -49,6 +49,7 @@ func (o *Options) Prepare(ctx context.Context) error {
 	inv, err := o.Harness.Prepare(ctx, harness.Request{
 		Instruction: o.Plan.Task.Instruction, Model: a.Model, ModelURL: o.modelURL(), Workdir: o.Plan.Workdir, Home: a.Home, Path: searchPath,
 		Params: params, KeepReasoning: o.Plan.Transcripts.KeepReasoning, Skills: o.skillDirs(), Timeout: o.agentBound().D(),
+		MCP: o.toolServers(),
 	})
 	if err != nil {
 		return err
@@ -63,6 +64,15 @@ func (o *Options) agentBound() kind.Duration {
 		return o.Plan.Agent.Timeout
 	}
 	return o.Plan.Timeouts.Agent
+}
+
+// toolServers are the tool servers that the harness shall have.
+func (o *Options) toolServers() []harness.MCPServer {
+	var out []harness.MCPServer
+	for _, m := range o.Plan.Agent.MCPServers {
+		out = append(out, harness.MCPServer{Name: m.Name, Transport: m.Transport, URL: m.URL, Command: m.Command, Args: m.Args})
+	}
+	return out
 }
 
 // skillDirs are the places inside where skills lie.

@@ -36,6 +36,9 @@ func (s *run) provision(ctx context.Context) error {
 				r.Agent.Programs = append(r.Agent.Programs, b.Box)
 			}
 			r.Agent.State = s.inv.StatePaths
+			for _, u := range s.inv.Unserved {
+				r.Unhonoured = append(r.Unhonoured, bodycam.Unhonoured{Where: "agent", Instruction: "mcp_servers: " + u.Server, Why: u.Why})
+			}
 		})
 	}
 	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.watch}

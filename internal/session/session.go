@@ -305,10 +305,6 @@ func (s *run) info() bodycam.Run {
 		unhonoured = append(unhonoured, bodycam.Unhonoured{Where: fmt.Sprintf("%s:%d", u.File, u.Line),
 			Instruction: u.Instruction, Why: u.Why, Harmless: u.Severity == bodycam.Info})
 	}
-	for _, m := range p.Agent.MCPServers {
-		unhonoured = append(unhonoured, bodycam.Unhonoured{Where: "task.toml", Instruction: "mcp_servers: " + m.Name,
-			Why: "tool servers of a task are not given to the harness yet"})
-	}
 	return bodycam.Run{
 		ID: s.o.ID, Tool: s.o.Tool, Machine: machine(), Started: s.began.UTC(), BootOffset: bootOffset(),
 		Task:  bodycam.TaskRef{Name: p.Task.Name, Path: p.Task.Dir, Digest: p.Digests.Task, Instruction: bodycam.Escape(p.Task.Instruction), Skills: skills},

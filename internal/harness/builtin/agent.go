@@ -25,6 +25,7 @@ type agent struct {
 	key   string
 	out   *printer
 	retry time.Duration // pause after the first failed request; 0 means half a second
+	tools toolbox
 }
 
 type message struct {
@@ -69,6 +70,8 @@ func (a *agent) run(ctx context.Context) error {
 	system += skillList(cfg.Skills)
 	a.out.row(bodycam.RowMeta, "builtin agent, model "+cfg.Model)
 	history := []message{said("system", system), said("user", cfg.Instruction)}
+	a.tools.open(ctx, a)
+	defer a.tools.close()
 	sh := &shell{argv: cfg.Shell, dir: cfg.Workdir, timeout: seconds(cfg.CommandSeconds), limit: cfg.OutputBytes}
 	for range cfg.MaxTurns {
 		m, err := a.ask(ctx, history)
@@ -112,7 +115,10 @@ func (a *agent) call(ctx context.Context, sh *shell, c toolCall) (string, error)
 		return why
 	}
 	if c.Function.Name != "shell" {
-		return refuse(fmt.Sprintf("there is no tool %q, only shell", c.Function.Name)), nil
+		if t, ok := a.tools.byName[c.Function.Name]; ok {
+			return a.callServer(ctx, t, start), nil
+		}
+		return refuse(fmt.Sprintf("there is no tool %q, only %s", c.Function.Name, strings.Join(a.tools.names(), ", "))), nil
 	}
 	if err := json.Unmarshal([]byte(c.Function.Arguments), &args); err != nil || args.Command == nil {
 		return refuse("the arguments must be a JSON object with the string \"command\""), nil
@@ -162,7 +168,7 @@ const maxReply = 32 << 20
 
 // ask sends the history and returns the model's answer. Errors that may pass are tried again.
 func (a *agent) ask(ctx context.Context, history []message) (message, error) {
-	body, err := json.Marshal(map[string]any{"model": a.cfg.Model, "messages": history, "tools": []any{shellTool}})
+	body, err := json.Marshal(map[string]any{"model": a.cfg.Model, "messages": history, "tools": append([]any{shellTool}, a.tools.offered...)})
 	if err != nil {
 		return message{}, fmt.Errorf("write model request: %w", err)
 	}

@@ -39,14 +39,15 @@ const (
 
 // Config is what an agent in the box is given, as a JSON file.
 type Config struct {
-	Instruction   string   `json:"instruction,omitempty"`
-	Model         string   `json:"model,omitempty"`
-	ModelURL      string   `json:"model_url,omitempty"` // with /v1
-	System        string   `json:"system,omitempty"`    // the system prompt; "" means the default
-	Workdir       string   `json:"workdir"`
-	Skills        []string `json:"skills,omitempty"`
-	MaxTurns      int      `json:"max_turns,omitempty"`
-	KeepReasoning bool     `json:"keep_reasoning,omitempty"`
+	Instruction   string       `json:"instruction,omitempty"`
+	Model         string       `json:"model,omitempty"`
+	ModelURL      string       `json:"model_url,omitempty"` // with /v1
+	System        string       `json:"system,omitempty"`    // the system prompt; "" means the default
+	Workdir       string       `json:"workdir"`
+	Skills        []string     `json:"skills,omitempty"`
+	MCP           []ToolServer `json:"mcp,omitempty"`
+	MaxTurns      int          `json:"max_turns,omitempty"`
+	KeepReasoning bool         `json:"keep_reasoning,omitempty"`
 
 	Shell          []string `json:"shell"`                     // the command line before each command: /bin/sh -c
 	CommandSeconds float64  `json:"command_seconds"`           // most time for one command
