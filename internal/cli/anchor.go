@@ -14,6 +14,8 @@ import (
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
 	"github.com/bodycam-dev/bodycam/internal/anchor/config"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
 	"github.com/spf13/cobra"
@@ -57,7 +59,7 @@ while the run does, as a kind's "anchors:" does by itself.` +
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&to, "to", nil, "file, YAML or JSON, with a list named anchors; repeatable")
-	fl.BoolVarP(&follow, "follow", "f", false, "go on until interrupted, then anchor the last head")
+	fl.BoolVarP(&follow, "follow", "f", false, "go on until the run has ended, or until interrupted, then anchor the last head")
 	fl.DurationVar(&patience, "patience", 10*time.Minute, "how long the last head may take")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.AddCommand(anchorStatusCommand(s), anchorKey(s), anchorManifest(s), anchorWatch(s), anchorDeploy(s), anchorSuper(s), anchorEquivocation(s))
@@ -100,7 +102,7 @@ func anchorRun(ctx context.Context, run string, list []anchor.Named, follow bool
 	var err error
 	if follow {
 		b := anchor.Start(ctx, run, list)
-		<-ctx.Done()
+		untilEnded(ctx, run)
 		end, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer stop()
 		err = b.Finish(end)
@@ -116,6 +118,20 @@ func anchorRun(ctx context.Context, run string, list []anchor.Named, follow bool
 		return environment(fmt.Errorf("anchoring %s: %w", run, err))
 	}
 	return nil
+}
+
+// untilEnded waits until a run has ended or the context does. A directory that isn't a run's, such as a mirror's copy, never ends.
+func untilEnded(ctx context.Context, run string) {
+	for {
+		if r, err := store.Open(run); err == nil && !r.Info.Ended.IsZero() {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 func anchorStatusCommand(s *streams) *cobra.Command {
@@ -256,13 +272,21 @@ than the manifest: verifiers pin it.` + exits("0  written", "2  usage, or the ro
 	return cmd
 }
 
-// besideRun anchors a run while it is recorded, where its kind says so. What it returns waits for the last head.
-func besideRun(ctx context.Context, s *streams, raw []json.RawMessage, run string) (func(), error) {
-	if len(raw) == 0 {
+// besideRun anchors a run while it is recorded, where its kind says so, and lets its ledger promise what the kind does. What
+// it returns waits for the last head. Paths are relative to the folder of the kind's file.
+func besideRun(ctx context.Context, s *streams, plan *kind.Plan, run string, sealing *store.Sealing) (func(), error) {
+	if len(plan.Anchors) == 0 {
 		return func() {}, nil
 	}
-	list, err := config.Parse(raw, "")
+	dir := ""
+	if n := len(plan.Kind.Sources); n > 0 && !strings.HasPrefix(plan.Kind.Sources[n-1].Path, "builtin:") {
+		dir = filepath.Dir(plan.Kind.Sources[n-1].Path)
+	}
+	list, err := config.Parse(plan.Anchors, dir)
 	if err != nil {
+		return nil, usage("the kind's anchors: %w", err)
+	}
+	if sealing.AnchorEvery, err = config.Promised(list); err != nil {
 		return nil, usage("the kind's anchors: %w", err)
 	}
 	named, err := openConfigs(ctx, list)

@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/bodycam-dev/bodycam/internal/anchor/anchortest/authority"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -22,9 +26,15 @@ func TestAnchorScripts(t *testing.T) {
 			e.Setenv("NO_COLOR", "1")
 			return nil
 		},
-		Condition: func(c string) (bool, error) { return c == "root" && os.Geteuid() == 0, nil },
+		Condition: func(c string) (bool, error) {
+			if c == "openssl" {
+				_, err := exec.LookPath("openssl")
+				return err == nil, nil
+			}
+			return c == "root" && os.Geteuid() == 0, nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mkrun": mkrun, "flip": flip, "cut": cut, "status": status, "serve": serve, "fill": fill,
+			"mkrun": mkrun, "flip": flip, "cut": cut, "status": status, "serve": serve, "fill": fill, "tsad": tsad,
 		},
 	})
 }
@@ -55,6 +65,28 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("%s ended before it served", args[1])
+}
+
+// tsad VARIABLE: a time stamp authority, which can't be reached while there is a file called tsa-down. Its URL goes into the
+// variable, its root certificate, as a JSON string, into the file tsa.root.
+func tsad(ts *testscript.TestScript, neg bool, args []string) {
+	dir, err := os.MkdirTemp(ts.MkAbs("."), "tsa-")
+	ts.Check(err)
+	a, err := authority.New(dir)
+	ts.Check(err)
+	down := ts.MkAbs("tsa-down")
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := os.Stat(down); err == nil {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		a.ServeHTTP(w, r)
+	}))
+	ts.Defer(web.Close)
+	ts.Setenv(args[0], web.URL)
+	root, err := json.Marshal(a.Root)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("tsa.root"), root, 0o600))
 }
 
 // fill FROM TO: write a file with $VARIABLE filled in, and @FILE@ by the first line of a file.

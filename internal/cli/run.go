@@ -225,7 +225,7 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		}
 		return ExitUsage, usage("%w", err)
 	}
-	anchored, err := besideRun(ctx, s, plan.Anchors, o.Dir)
+	anchored, err := besideRun(ctx, s, plan, o.Dir, o.Sealing)
 	if err != nil {
 		return ExitUsage, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/anchor/config"
 	"github.com/bodycam-dev/bodycam/internal/anchor/sharedlog"
 	"github.com/bodycam-dev/bodycam/internal/anchor/witness"
+	"github.com/bodycam-dev/bodycam/internal/keyring"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/spf13/cobra"
 )
@@ -57,15 +58,17 @@ func (w *webFlags) serve(ctx context.Context, s *streams, what string, h http.Ha
 func witnessCommand(s *streams) *cobra.Command {
 	var web webFlags
 	var dir, logs string
-	var keys, runs []string
+	var keys, runs, recorders []string
 	cmd := &cobra.Command{
-		Use:   "witness --dir DIR --key FILE --logs FILE",
+		Use:   "witness --dir DIR --key FILE --logs FILE|--recorder FILE",
 		Short: "Cosign other operators' logs",
 		Long: `Be a witness (c2sp.org/tlog-witness): cosign the checkpoints of the logs that FILE names, each only where it continues the
 last one that was cosigned. That is stored before the answer leaves, so that no two histories of a log ever bear this
-witness's name. FILE is a JSON object of origins with lists of verifier keys; --run takes them from a run's genesis.` +
+witness's name. FILE is a JSON object of origins with lists of verifier keys; --run takes them from a run's genesis.
+--recorder names the keys of a recorder ("bodycam keys export") all of whose logs are cosigned: each run has a log of its
+own, which nobody could name beforehand.` +
 			exits("0  ended", "2  usage", "3  it couldn't listen or serve"),
-		Example: "  bodycam anchor key w1.key --type witness --name w1.example\n  bodycam witness --dir ./w1 --key w1.key --logs logs.json --listen 127.0.0.1:8090",
+		Example: "  bodycam anchor key w1.key --type witness --name w1.example\n  bodycam witness --dir ./w1 --key w1.key --logs logs.json --listen 127.0.0.1:8090\n  bodycam witness --dir ./w1 --key w1.key --recorder recorder.pub",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir == "" || len(keys) == 0 {
@@ -86,8 +89,17 @@ witness's name. FILE is a JSON object of origins with lists of verifier keys; --
 			if w.Logs, err = knownLogs(logs, runs); err != nil {
 				return err
 			}
-			if len(w.Logs) == 0 {
-				return usage("want --logs or --run: a witness cosigns for logs that it knows")
+			for _, file := range recorders {
+				list, err := keyring.PublicKeys(file)
+				if err != nil {
+					return usage("--recorder: %w", err)
+				}
+				for _, k := range list {
+					w.Recorders = append(w.Recorders, checkpoint.Key{Name: "recorder", Alg: k.Alg, Public: k.Public})
+				}
+			}
+			if len(w.Logs)+len(w.Recorders) == 0 {
+				return usage("want --logs, --run or --recorder: a witness cosigns for logs that it knows")
 			}
 			if err := w.Open(dir); err != nil {
 				return usage("%w", err)
@@ -96,7 +108,7 @@ witness's name. FILE is a JSON object of origins with lists of verifier keys; --
 			for _, k := range w.Keys() {
 				fmt.Fprintf(s.err, "bodycam: verifier key %s\n", k)
 			}
-			return web.serve(cmd.Context(), s, fmt.Sprintf("witness %s of %d logs", w.Name, len(w.Logs)), w)
+			return web.serve(cmd.Context(), s, fmt.Sprintf("witness %s of %d logs and %d keys of recorders", w.Name, len(w.Logs), len(w.Recorders)), w)
 		},
 	}
 	fl := cmd.Flags()
@@ -104,6 +116,7 @@ witness's name. FILE is a JSON object of origins with lists of verifier keys; --
 	fl.StringArrayVar(&keys, "key", nil, "its private key (`bodycam anchor key --type witness`); repeatable")
 	fl.StringVar(&logs, "logs", "", "file of the logs that it cosigns for")
 	fl.StringArrayVar(&runs, "run", nil, "run whose log it cosigns for; repeatable")
+	fl.StringArrayVar(&recorders, "recorder", nil, "file of a recorder's public keys, all of whose logs it cosigns for; repeatable")
 	web.add(cmd, "127.0.0.1:8090")
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
@@ -35,6 +36,8 @@ type Sealing struct {
 	Signers    []checkpoint.Signer
 	Recipients []age.Recipient
 	Recorder   string // who records: a name for people
+	// AnchorEvery is the longest time between two anchors that the ledger promises; 0: none.
+	AnchorEvery time.Duration
 	// Only leaves out working copies: what the run holds is in the ledger alone, encrypted.
 	Only bool
 }
@@ -58,6 +61,7 @@ type sealer struct {
 func newSealer(dir string, s *Sealing) (*sealer, error) {
 	log, err := ledger.Create(posixstore.New(dir), ledger.Options{
 		Name: "bodycam/run", Recorder: s.Recorder, Signers: s.Signers, Recipients: s.Recipients,
+		AnchorEvery: s.AnchorEvery,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("beginning the ledger: %w", err)

@@ -2,6 +2,7 @@ package proof
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"io/fs"
@@ -63,54 +64,82 @@ func (j *Judgement) findChains() {
 	}
 }
 
+// chainOf judges one root's digests. A key may deliver to several folders, each with a chain of its own from number 0; what
+// it may not do is to let one digest be followed by two.
 func chainOf(root string, list []*Digest) Chain {
 	c := Chain{Root: root, Status: ledger.StatusVerified}
-	worse := func(s ledger.Status, format string, args ...any) {
-		if c.Status != ledger.StatusTampered {
-			c.Status = s
-		}
-		c.Why = append(c.Why, fmt.Sprintf("the digests of %s: ", root)+fmt.Sprintf(format, args...))
-	}
-	slices.SortStableFunc(list, func(a, b *Digest) int {
-		switch {
-		case a.Number < b.Number:
-			return -1
-		case a.Number > b.Number:
-			return 1
-		}
-		return 0
-	})
-	seen := map[merkle.Hash]bool{}
-	var prev *Digest
+	g := digestGraph{byHash: map[merkle.Hash]*Digest{}, next: map[merkle.Hash]*Digest{}}
 	for _, d := range list {
-		if seen[d.Hash()] {
+		h := d.Hash()
+		if g.byHash[h] != nil {
 			continue // the run's copy and the keeper's
 		}
-		seen[d.Hash()] = true
-		c.Digests++
-		next := uint64(0)
-		if prev != nil {
-			next = prev.Number + 1
+		g.byHash[h] = d
+		g.sorted = append(g.sorted, d)
+		if d.Number == 0 {
+			g.chains++
 		}
-		switch {
-		case prev != nil && d.Number == prev.Number:
-			worse(ledger.StatusTampered, "there are two of number %d: their keeper signed two chains", d.Number)
-		case d.Number == next+1:
-			worse(ledger.StatusIncomplete, "number %d is missing", next)
-		case d.Number > next:
-			worse(ledger.StatusIncomplete, "numbers %d to %d are missing", next, d.Number-1)
-		default:
-			if err := d.Follows(prev); err != nil {
-				worse(ledger.StatusTampered, "%v", err)
-			}
-		}
-		if prev != nil && d.Number > next && (d.Size < prev.Size || d.Time.Before(prev.Time)) {
-			worse(ledger.StatusTampered, "number %d goes back behind number %d", d.Number, prev.Number)
-		}
-		prev = d
 	}
-	c.Last = prev.Number
+	slices.SortStableFunc(g.sorted, func(a, b *Digest) int { return cmp.Compare(a.Number, b.Number) })
+	c.Digests, c.Last = len(g.sorted), g.sorted[len(g.sorted)-1].Number
+	for i := range g.sorted {
+		status, why := g.judge(i)
+		if why == "" {
+			continue
+		}
+		if c.Status != ledger.StatusTampered {
+			c.Status = status
+		}
+		c.Why = append(c.Why, fmt.Sprintf("the digests of %s: %s", root, why))
+	}
 	return c
+}
+
+// digestGraph is a set of digests, ascending by number.
+type digestGraph struct {
+	sorted []*Digest
+	byHash map[merkle.Hash]*Digest
+	next   map[merkle.Hash]*Digest // what follows a digest
+	chains int                     // that begin
+}
+
+// judge holds a digest against the one before it.
+func (g *digestGraph) judge(i int) (ledger.Status, string) {
+	d := g.sorted[i]
+	prev := g.byHash[d.Previous]
+	if d.Number == 0 || prev != nil {
+		if err := d.Follows(prev); err != nil {
+			return ledger.StatusTampered, err.Error()
+		}
+		if prev == nil {
+			return "", ""
+		}
+		if g.next[d.Previous] != nil {
+			return ledger.StatusTampered, fmt.Sprintf("two follow number %d: their keeper continued one chain in two ways", prev.Number)
+		}
+		g.next[d.Previous] = d
+		return "", ""
+	}
+	var below *Digest // the nearest that is there
+	for _, o := range g.sorted[:i] {
+		if o.Number < d.Number {
+			below = o
+		}
+	}
+	from := uint64(0)
+	if below != nil {
+		from = below.Number + 1
+		if g.chains == 1 && (from == d.Number || d.Size < below.Size || d.Time.Before(below.Time)) {
+			return ledger.StatusTampered, fmt.Sprintf("number %d doesn't continue number %d, or goes back behind it", d.Number, below.Number)
+		}
+	}
+	switch from {
+	case d.Number:
+		return ledger.StatusIncomplete, fmt.Sprintf("the one before number %d is missing in one of %d chains", d.Number, g.chains)
+	case d.Number - 1:
+		return ledger.StatusIncomplete, fmt.Sprintf("number %d is missing", from)
+	}
+	return ledger.StatusIncomplete, fmt.Sprintf("numbers %d to %d are missing", from, d.Number-1)
 }
 
 // ReadDigests reads the digests of a log from their keeper's folder: DIR/LOG/N.digest, where LOG is SHA-256 of the log's

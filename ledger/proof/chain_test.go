@@ -3,6 +3,7 @@ package proof
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam/ledger"
 )
@@ -58,12 +59,12 @@ func TestChain(t *testing.T) {
 		"one missing":      {[]*Digest{all[0], all[1], all[3], all[4]}, ledger.StatusIncomplete, ledger.Incomplete, "number 2 is missing"},
 		"two missing":      {[]*Digest{all[0], all[3], all[4]}, ledger.StatusIncomplete, ledger.Incomplete, "numbers 1 to 2 are missing"},
 		"the first":        {all[1:], ledger.StatusIncomplete, ledger.Incomplete, "number 0 is missing"},
-		"two of a number":  {append([]*Digest{alter(2, func(d *Digest) { d.Time = at(121) })}, all...), ledger.StatusTampered, ledger.Tampered, "two of number 2"},
+		"two of a number":  {append([]*Digest{alter(2, func(d *Digest) { d.Time = at(121) })}, all...), ledger.StatusTampered, ledger.Tampered, "two follow number 1"},
 		"one replaced": {[]*Digest{all[0], alter(1, func(d *Digest) { d.Time = at(111) }), all[2], all[3], all[4]}, ledger.StatusTampered, ledger.Tampered,
-			"doesn't continue the one before"},
+			"number 2 doesn't continue number 1"},
 		"one moved": {[]*Digest{all[0], alter(2, func(d *Digest) { d.Number = 1; d.Previous = all[0].Hash() }), alter(1, func(d *Digest) { d.Number = 2 }), all[3]},
-			ledger.StatusTampered, ledger.Tampered, "goes back behind the one before"},
-		"back over a gap": {[]*Digest{all[0], all[1], alter(3, func(d *Digest) { d.Time = at(1) })}, ledger.StatusTampered, ledger.Tampered, "goes back behind number 1"},
+			ledger.StatusTampered, ledger.Tampered, "doesn't continue the one before"},
+		"back over a gap": {[]*Digest{all[0], all[1], alter(3, func(d *Digest) { d.Time = at(1) })}, ledger.StatusTampered, ledger.Tampered, "number 3 doesn't continue number 1, or goes back behind it"},
 	} {
 		var anchors, raw []ledger.Anchor
 		for _, d := range c.list {
@@ -82,6 +83,27 @@ func TestChain(t *testing.T) {
 			if c.why != "" && !strings.Contains(strings.Join(j.Reasons(), "\n"), c.why) {
 				t.Errorf("%s, %s: the reasons are %q", name, where, j.Reasons())
 			}
+		}
+	}
+	// One key, two folders: each has a chain of its own, and that is no conflict. A gap in one of them shows.
+	second := w.chained(t, 3)
+	for i, d := range second {
+		d.Time = d.Time.Add(5 * time.Second)
+		if i > 0 {
+			d.Previous = second[i-1].Hash()
+		}
+		w.signDigest(t, d)
+	}
+	for _, c := range []struct {
+		list   []*Digest
+		status ledger.Status
+	}{{append(second, all...), ledger.StatusVerified}, {append([]*Digest{second[0], second[2]}, all...), ledger.StatusIncomplete}} {
+		var anchors []ledger.Anchor
+		for _, d := range c.list {
+			anchors = append(anchors, w.delivered(t, d))
+		}
+		if j := Judge(testOrigin, anchors, w.manifest); j.Chains[0].Status != c.status {
+			t.Errorf("two folders: %+v, want %s", j.Chains, c.status)
 		}
 	}
 	// A digest of somebody else's isn't part of the chain.

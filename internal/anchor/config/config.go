@@ -37,6 +37,9 @@ type Config struct {
 	To string `json:"to,omitempty"`
 	// Every is the time between two anchors, as 10m or 1h; "": whenever there is a new head.
 	Every string `json:"every,omitempty"`
+	// Promise is the longest time between two anchors, as 1h, that the ledger's genesis declares where the anchor is a kind's.
+	// The shortest of a kind's counts. "": none.
+	Promise string `json:"promise,omitempty"`
 	// Budget is what may be spent in a day, in ether (evm). It widens Every up to what the log promises.
 	Budget float64 `json:"budget,omitempty"`
 	// Key is a file with a private key: of `bodycam anchor key` (digest), or 64 hexadecimal digits (evm).
@@ -105,6 +108,9 @@ func Parse(raw []json.RawMessage, dir string) ([]Config, error) {
 		if _, err := c.Options(); err != nil {
 			return nil, err
 		}
+		if _, err := Promised([]Config{c}); err != nil {
+			return nil, err
+		}
 		out = append(out, c)
 	}
 	return out, nil
@@ -134,6 +140,23 @@ func (c Config) Options() (anchor.Options, error) {
 		o.Every = d
 	}
 	return o, nil
+}
+
+// Promised is the shortest time between two anchors that any of a kind's promises; 0: none does.
+func Promised(list []Config) (shortest time.Duration, err error) {
+	for _, c := range list {
+		if c.Promise == "" {
+			continue
+		}
+		d, err := time.ParseDuration(c.Promise)
+		if err != nil || d <= 0 {
+			return 0, fmt.Errorf("anchor %s: promise %q is no time such as 1h", c.Name, c.Promise)
+		}
+		if shortest == 0 || d < shortest {
+			shortest = d
+		}
+	}
+	return shortest, nil
 }
 
 // Open makes the mechanism. Nothing is sent.

@@ -32,7 +32,10 @@ type Server struct {
 	Signers []checkpoint.Signer
 	// Logs are the keys of every log that it watches, by origin. One of them must have signed.
 	Logs map[string][]checkpoint.Key
-	Now  func() time.Time // nil: time.Now
+	// Recorders are keys, whatever their names, all of whose logs are watched.
+	Recorders []checkpoint.Key
+
+	Now func() time.Time // nil: time.Now
 
 	dir  string
 	lock *os.File
@@ -145,10 +148,11 @@ func (s *Server) Add(body []byte) ([]byte, error) {
 		return nil, refuse(http.StatusBadRequest, "%v", err)
 	}
 	keys, ok := s.Logs[a.Note.Origin]
-	if !ok {
+	recorder := s.ofRecorder(a.Note)
+	if !ok && !recorder {
 		return nil, refuse(http.StatusNotFound, "unknown log")
 	}
-	if !signedByOne(a.Note, keys) {
+	if !recorder && !signedByOne(a.Note, keys) {
 		return nil, refuse(http.StatusForbidden, "no signature of a key that is known")
 	}
 	if a.Old > a.Note.Size {
