@@ -3,6 +3,8 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -34,7 +36,7 @@ func TestAnchorScripts(t *testing.T) {
 			return c == "root" && os.Geteuid() == 0, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mkrun": mkrun, "flip": flip, "cut": cut, "status": status, "serve": serve, "fill": fill, "tsad": tsad,
+			"mkrun": mkrun, "flip": flip, "cut": cut, "status": status, "serve": serve, "fill": fill, "tsad": tsad, "hook": hook,
 		},
 	})
 }
@@ -87,6 +89,30 @@ func tsad(ts *testscript.TestScript, neg bool, args []string) {
 	root, err := json.Marshal(a.Root)
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs("tsa.root"), root, 0o600))
+}
+
+// hook VARIABLE FILE: a webhook that appends what is posted to a file, a line each. The first post is refused.
+func hook(ts *testscript.TestScript, neg bool, args []string) {
+	file := ts.MkAbs(args[1])
+	refused := false
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !refused {
+			refused = true
+			http.Error(w, "not yet", http.StatusServiceUnavailable)
+			return
+		}
+		b, err := io.ReadAll(r.Body)
+		f, ferr := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if ferr == nil {
+			_, ferr = f.Write(append(b, '\n'))
+			ferr = errors.Join(ferr, f.Close())
+		}
+		if err = errors.Join(err, ferr); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}))
+	ts.Defer(web.Close)
+	ts.Setenv(args[0], web.URL)
 }
 
 // fill FROM TO: write a file with $VARIABLE filled in, and @FILE@ by the first line of a file.

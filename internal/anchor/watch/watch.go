@@ -4,9 +4,12 @@ package watch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"time"
 
@@ -25,6 +28,7 @@ const (
 	Conflict = "conflict" // an anchor holds another history
 	Tampered = "tampered" // the log isn't consistent with itself or its checkpoint
 	Shrunk   = "shrunk"   // fewer epochs than were seen before, or another head of them
+	Gone     = "gone"     // a log that was seen isn't there any more
 	Failing  = "failing"  // a runner can't anchor
 	// Equivocation: somebody vouched for two histories, and there is a proof of it.
 	Equivocation = "equivocation"
@@ -44,6 +48,8 @@ type Alarm struct {
 type Options struct {
 	// Manifest is what their anchors are judged by.
 	Manifest *proof.Manifest
+	// Digests are folders of signed digests, as their keepers have them. Their continuity is judged with the run's own copies.
+	Digests []string
 	// MaxAge stands in for a promise that a genesis doesn't make; 0: none.
 	MaxAge time.Duration
 	// Proofs is the folder for proofs of equivocation; "": they aren't kept.
@@ -99,10 +105,9 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 		alarm(Shrunk, time.Time{}, "%v", err)
 	}
 	out = append(out, w.equivocations(run)...)
-	anchors, err := proof.Read(os.DirFS(run))
+	anchors, err := w.anchors(run, gen.Origin())
 	if err != nil {
 		alarm(Missing, time.Time{}, "%v", err)
-		return out
 	}
 	j := proof.Judge(gen.Origin(), anchors, w.o.Manifest)
 	report, err := ledger.Verify(ctx, os.DirFS(run), ledger.VerifyOptions{Trust: ledger.Trust{Pinned: j.Pinned(), Self: true}})
@@ -121,6 +126,11 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 	for _, c := range j.Conflicts {
 		alarm(Conflict, time.Time{}, "%s", c)
 	}
+	for _, c := range j.Chains {
+		if c.Status == ledger.StatusIncomplete {
+			alarm(Missing, time.Time{}, "%s", c.Why[0])
+		}
+	}
 	out = append(out, w.late(run, j, &gen, report)...)
 	if now := w.o.Now(); !report.Closed {
 		since := time.Unix(0, gen.Created)
@@ -134,13 +144,39 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 	return append(out, runners(run)...)
 }
 
-// late looks for epochs that have been without an anchor for too long.
+// anchors are the proofs that lie with a run, and the digests that their keepers have of its log.
+func (w *Watcher) anchors(run, origin string) ([]ledger.Anchor, error) {
+	out, err := proof.Read(os.DirFS(run))
+	for _, dir := range w.o.Digests {
+		more, derr := proof.ReadDigests(os.DirFS(dir), origin)
+		out, err = append(out, more...), errors.Join(err, derr)
+	}
+	return out, err
+}
+
+// Vanished raises an alarm for every run that was looked at and isn't among those that are there now.
+func (w *Watcher) Vanished(now []string) (out []Alarm) {
+	for _, run := range slices.Sorted(maps.Keys(w.seen)) {
+		if !slices.Contains(now, run) {
+			out = append(out, Alarm{Run: run, Alarm: Gone, Why: fmt.Sprintf("it had %d epochs, and isn't there any more", w.seen[run].size)})
+		}
+	}
+	return out
+}
+
+// late looks for epochs that have been without an anchor for too long, now or between two anchors.
 func (w *Watcher) late(run string, j *proof.Judgement, gen *ledger.Genesis, r *ledger.Report) []Alarm {
 	promised := gen.AnchorEvery
 	if promised == 0 {
 		promised = w.o.MaxAge
 	}
-	if promised == 0 || r.Epochs == 0 || j.Unanchored == 0 {
+	if promised == 0 || r.Epochs == 0 {
+		return nil
+	}
+	if j.WorstWindow > promised+w.o.Grace {
+		return []Alarm{{Run: run, Alarm: Late, Why: fmt.Sprintf("%v passed between two anchors where %v is allowed", j.WorstWindow.Round(time.Second), promised)}}
+	}
+	if j.Unanchored == 0 {
 		return nil
 	}
 	since, what := time.Unix(0, gen.Created), Missing
