@@ -183,16 +183,23 @@ func (r *Receipt) Open() (*Anchored, error) {
 	return out, out.entry(raw, r.Log)
 }
 
+// typeDeposit is that of the OP Stack's deposited transactions, which come from layer 1.
+const typeDeposit = 0x7e
+
 // entry reads one log entry of a receipt.
 func (a *Anchored) entry(raw []byte, index uint64) error {
+	fields := 4
 	if len(raw) > 0 && raw[0] < 0x80 {
+		if raw[0] == typeDeposit {
+			fields = 6 // and nonce and version
+		}
 		raw = raw[1:] // the type of a typed receipt
 	}
 	rec, err := rlpList(raw)
 	if err != nil {
 		return err
 	}
-	if len(rec) != 4 || !bytes.Equal(rec[0].bytes, []byte{1}) {
+	if len(rec) != 4 && len(rec) != fields || !bytes.Equal(rec[0].bytes, []byte{1}) {
 		return fmt.Errorf("%w: the transaction failed, or it is no receipt", ErrSyntax)
 	}
 	logs, err := rec[3].list()

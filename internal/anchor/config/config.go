@@ -56,8 +56,21 @@ type Config struct {
 	Contract string   `json:"contract,omitempty"`
 	Design   string   `json:"design,omitempty"`
 	MaxFee   float64  `json:"max_fee,omitempty"`
+	// Deposit is the way past the sequencer of a layer 2, for evm.
+	Deposit *Deposit `json:"deposit,omitempty"`
 
 	dir string // that paths are relative to
+}
+
+// Deposit is the way into a layer 2 through its portal on layer 1 ([evm.Deposit]).
+type Deposit struct {
+	Nodes  []string `json:"nodes"`
+	Agree  int      `json:"agree,omitempty"`
+	Chain  uint64   `json:"chain"`
+	Portal string   `json:"portal"`
+	// After is how long a head may stay outside of layer 2 before it goes this way, as 1h. "": all heads go this way.
+	After  string  `json:"after,omitempty"`
+	MaxFee float64 `json:"max_fee,omitempty"`
 }
 
 // Witness is a witness to ask.
@@ -207,9 +220,7 @@ func (c Config) open(ctx context.Context) (anchor.Mechanism, error) {
 // Client makes the client of an evm anchor.
 func (c Config) Client(ctx context.Context) (*evm.Client, error) {
 	o := evm.Options{Nodes: c.Nodes, Agree: c.Agree, Chain: c.Chain, Contract: common.HexToAddress(c.Contract), Design: c.Design}
-	if c.MaxFee > 0 {
-		o.MaxFee, _ = big.NewFloat(c.MaxFee * 1e9).Int(nil)
-	}
+	o.MaxFee = gwei(c.MaxFee)
 	b, err := os.ReadFile(c.path(c.Key))
 	if err != nil {
 		return nil, fmt.Errorf("reading the account's key: %w", err)
@@ -220,7 +231,35 @@ func (c Config) Client(ctx context.Context) (*evm.Client, error) {
 	if !common.IsHexAddress(c.Contract) {
 		return nil, fmt.Errorf("contract %q is no address", c.Contract)
 	}
+	if o.Deposit, err = c.Deposit.options(); err != nil {
+		return nil, fmt.Errorf("deposit: %w", err)
+	}
 	return evm.Dial(ctx, o)
+}
+
+// gwei is a fee in wei; nil where there is no bound.
+func gwei(f float64) (wei *big.Int) {
+	if f > 0 {
+		wei, _ = big.NewFloat(f * 1e9).Int(nil)
+	}
+	return wei
+}
+
+func (d *Deposit) options() (*evm.Deposit, error) {
+	if d == nil {
+		return nil, nil
+	}
+	o := &evm.Deposit{Nodes: d.Nodes, Agree: d.Agree, Chain: d.Chain, Portal: common.HexToAddress(d.Portal), MaxFee: gwei(d.MaxFee)}
+	if !common.IsHexAddress(d.Portal) || d.Chain == 0 {
+		return nil, fmt.Errorf("it needs layer 1's chain and the address of its portal, not %q", d.Portal)
+	}
+	if d.After != "" {
+		var err error
+		if o.After, err = time.ParseDuration(d.After); err != nil || o.After < 0 {
+			return nil, fmt.Errorf("after %q is no time such as 1h", d.After)
+		}
+	}
+	return o, nil
 }
 
 const privatePrefix = "PRIVATE+KEY+"

@@ -36,13 +36,16 @@ type Options struct {
 	MaxFee *big.Int
 	// Stuck is how long a transaction waits before its fee is raised. Default: 3 min.
 	Stuck time.Duration
-	Now   func() time.Time // nil: time.Now
+	// Deposit is another way in, past the sequencer of a layer 2; nil: none.
+	Deposit *Deposit
+	Now     func() time.Time // nil: time.Now
 }
 
 // Client sends transactions to a contract and follows them.
 type Client struct {
 	o      Options
 	nodes  *nodes
+	l1     *nodes // for deposits; nil where there are none
 	sender common.Address
 }
 
@@ -57,11 +60,17 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	if proof.EventTopic(o.Design) == (merkle.Hash{}) {
 		return nil, fmt.Errorf("there is no contract design %q: head, super, mapping", o.Design)
 	}
-	n, err := dial(ctx, o.Nodes, o.Agree)
-	if err != nil {
+	c := &Client{o: o, sender: crypto.PubkeyToAddress(o.Key.PublicKey)}
+	var err error
+	if c.nodes, err = dial(ctx, o.Nodes, o.Agree); err != nil {
 		return nil, err
 	}
-	return &Client{o, n, crypto.PubkeyToAddress(o.Key.PublicKey)}, nil
+	if d := o.Deposit; d != nil {
+		if c.l1, err = dial(ctx, d.Nodes, d.Agree); err != nil {
+			return nil, fmt.Errorf("layer 1: %w", err)
+		}
+	}
+	return c, nil
 }
 
 // Sender is the account's address.
@@ -69,42 +78,32 @@ func (c *Client) Sender() common.Address { return c.sender }
 
 // ticket is a contract call on its way.
 type ticket struct {
-	Data  []byte      `json:"data"`
-	Head  merkle.Hash `json:"head"` // what stands in the contract once it is done
-	Nonce uint64      `json:"nonce"`
-	Gas   uint64      `json:"gas"`
-	// Txs are the signed transactions, in the order of their fees. Any of them may be included.
-	Txs   [][]byte    `json:"transactions"`
-	Since time.Time   `json:"since,omitzero"` // when the last of them was first sent
-	Block common.Hash `json:"block,omitzero"` // where it was seen last
+	Data []byte      `json:"data"`
+	Head merkle.Hash `json:"head"` // what stands in the contract once it is done
+	lane
+	// Deposit is the same call by the way of layer 1.
+	Deposit *lane       `json:"deposit,omitempty"`
+	Begun   time.Time   `json:"begun,omitzero"`
+	Block   common.Hash `json:"block,omitzero"` // where it was seen last
 }
-
-// bump is how much a replacement's fees rise, in percent. Nodes ask for 10.
-const bump = 15
 
 // slack is the gas above the estimate, in percent: the head's slot can be cold or warm.
 const slack = 10
 
 // prepare checks by an estimate that the call would succeed, and signs it. Nothing is sent.
 func (c *Client) prepare(ctx context.Context, data []byte, head merkle.Hash) (*ticket, error) {
-	id, err := ask(ctx, c.nodes, "asking for the chain", func(ctx context.Context, e *ethclient.Client) (uint64, error) {
-		n, err := e.ChainID(ctx)
-		if err != nil {
-			return 0, err
-		}
-		return n.Uint64(), nil
-	})
-	if err != nil {
+	if err := c.nodes.ofChain(ctx, c.o.Chain); err != nil {
 		return nil, err
 	}
-	if id != c.o.Chain {
-		return nil, fmt.Errorf("the nodes are of chain %d, not %d", id, c.o.Chain)
-	}
-	t := &ticket{Data: data, Head: head}
+	t := &ticket{Data: data, Head: head, Begun: c.o.Now().UTC()}
+	var err error
 	if t.Gas, err = c.estimate(ctx, data); err != nil {
 		return nil, err
 	}
-	return t, c.sign(ctx, t)
+	if d := c.o.Deposit; d != nil && d.After == 0 {
+		return t, c.deposit(ctx, t)
+	}
+	return t, c.sign(ctx, c.direct(t), &t.lane)
 }
 
 func (c *Client) estimate(ctx context.Context, data []byte) (uint64, error) {
@@ -131,103 +130,6 @@ func forkData(v any) (common.Hash, bool) {
 	return common.Hash(b[4:]), true
 }
 
-// sign adds a transaction to a ticket: the first one under the account's next nonce, a later one under the same nonce with
-// higher fees.
-func (c *Client) sign(ctx context.Context, t *ticket) error {
-	tip, err := first(ctx, c.nodes, "asking for the tip", func(ctx context.Context, e *ethclient.Client) (*big.Int, error) {
-		return e.SuggestGasTipCap(ctx)
-	})
-	if err != nil {
-		return err
-	}
-	h, err := first(ctx, c.nodes, "asking for the newest block", func(ctx context.Context, e *ethclient.Client) (*types.Header, error) {
-		return e.HeaderByNumber(ctx, nil)
-	})
-	if err != nil {
-		return err
-	}
-	if h.BaseFee == nil {
-		return errors.New("the chain has no base fee (EIP-1559)")
-	}
-	fee := new(big.Int).Add(new(big.Int).Mul(h.BaseFee, big.NewInt(2)), tip)
-	if len(t.Txs) == 0 {
-		if t.Nonce, err = c.nextNonce(ctx); err != nil {
-			return err
-		}
-	} else {
-		old, err := t.last()
-		if err != nil {
-			return err
-		}
-		tip, fee = larger(tip, raised(old.GasTipCap())), larger(fee, raised(old.GasFeeCap()))
-	}
-	if c.o.MaxFee != nil && fee.Cmp(c.o.MaxFee) > 0 {
-		if len(t.Txs) > 0 {
-			return errTooDear
-		}
-		fee = c.o.MaxFee
-		if tip.Cmp(fee) > 0 {
-			tip = fee
-		}
-	}
-	tx, err := types.SignNewTx(c.o.Key, types.LatestSignerForChainID(new(big.Int).SetUint64(c.o.Chain)), &types.DynamicFeeTx{
-		ChainID: new(big.Int).SetUint64(c.o.Chain), Nonce: t.Nonce, GasTipCap: tip, GasFeeCap: fee, Gas: t.Gas, To: &c.o.Contract, Data: t.Data,
-	})
-	if err != nil {
-		return fmt.Errorf("signing an anchor: %w", err)
-	}
-	raw, err := tx.MarshalBinary()
-	if err != nil {
-		return err
-	}
-	t.Txs, t.Since = append(t.Txs, raw), time.Time{}
-	return nil
-}
-
-var errTooDear = errors.New("a higher fee would be above the bound")
-
-func raised(n *big.Int) *big.Int {
-	out := new(big.Int).Mul(n, big.NewInt(100+bump))
-	return out.Add(out.Div(out, big.NewInt(100)), big.NewInt(1))
-}
-
-func larger(a, b *big.Int) *big.Int {
-	if a.Cmp(b) > 0 {
-		return a
-	}
-	return b
-}
-
-// nextNonce is the account's next nonce, with what is in any node's pool.
-func (c *Client) nextNonce(ctx context.Context) (uint64, error) {
-	var next uint64
-	answers := 0
-	var errs []error
-	for _, e := range c.nodes.list {
-		n, err := e.PendingNonceAt(ctx, c.sender)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		next = max(next, n)
-		answers++
-	}
-	if answers < c.nodes.agree {
-		return 0, fmt.Errorf("asking for the nonce: %w", errors.Join(errs...))
-	}
-	return next, nil
-}
-
-func (t *ticket) tx(i int) (*types.Transaction, error) {
-	tx := new(types.Transaction)
-	if err := tx.UnmarshalBinary(t.Txs[i]); err != nil {
-		return nil, fmt.Errorf("the stored transaction: %w", err)
-	}
-	return tx, nil
-}
-
-func (t *ticket) last() (*types.Transaction, error) { return t.tx(len(t.Txs) - 1) }
-
 func (t *ticket) marshal() []byte {
 	b, err := json.Marshal(t)
 	if err != nil {
@@ -241,7 +143,7 @@ func parseTicket(b []byte) (*ticket, error) {
 	if err := json.Unmarshal(b, t); err != nil {
 		return nil, fmt.Errorf("the stored transaction: %w", err)
 	}
-	if len(t.Txs) == 0 {
+	if len(t.Txs) == 0 && t.Deposit == nil {
 		return nil, errors.New("the stored ticket has no transaction")
 	}
 	return t, nil
@@ -253,101 +155,103 @@ type progress struct {
 	at     inclusion
 	tx     *types.Transaction
 	change bool // the ticket changed and must be stored before anything is sent
+	cost   float64
+	detail string // what there is to know besides the transaction
+}
+
+func (p progress) text() string {
+	switch {
+	case p.tx == nil:
+		return ""
+	case p.detail != "":
+		return "transaction " + p.tx.Hash().Hex() + " " + p.detail
+	}
+	return "transaction " + p.tx.Hash().Hex()
 }
 
 // advance takes a ticket one step further.
 func (c *Client) advance(ctx context.Context, t *ticket) (progress, error) {
+	failed := common.Hash{}
 	for i := len(t.Txs) - 1; i >= 0; i-- {
 		tx, err := t.tx(i)
 		if err != nil {
 			return progress{}, err
 		}
 		at, err := c.nodes.find(ctx, tx.Hash())
-		if err != nil {
+		switch {
+		case err != nil:
 			return progress{}, err
+		case at.ok:
+			return c.included(ctx, t, at, tx, c.cost(ctx, c.nodes, tx, at)), nil
+		case at.block != (common.Hash{}):
+			failed = tx.Hash()
 		}
-		if at.block == (common.Hash{}) {
-			continue
-		}
-		if !at.ok {
-			return progress{}, fmt.Errorf("%w: transaction %s was included and reverted", anchor.ErrConflict, tx.Hash().Hex())
-		}
-		p := progress{c.nodes.stage(ctx, at), at, tx, t.Block != at.block}
-		t.Block = at.block
-		return p, nil
 	}
-	return c.outside(ctx, t)
+	p, err := c.deposited(ctx, t)
+	switch {
+	case err != nil || p.at.ok:
+		return p, err
+	case p.at.block != (common.Hash{}):
+		failed = p.tx.Hash()
+	}
+	if failed != (common.Hash{}) {
+		return progress{}, fmt.Errorf("%w: transaction %s was included and reverted", anchor.ErrConflict, failed.Hex())
+	}
+	orphaned := t.Block != (common.Hash{})
+	t.Block = common.Hash{}
+	if p.tx == nil { // no deposit is in layer 1 yet
+		p, err = c.outside(ctx, t)
+	}
+	if orphaned && p.state == anchor.Submitted {
+		p.state = anchor.Orphaned
+	}
+	p.change = p.change || orphaned
+	return p, err
 }
 
-// outside handles a ticket of which no transaction is in the chain: it is sent, sent again, or replaced.
+// included is the progress of a ticket that is in the chain.
+func (c *Client) included(ctx context.Context, t *ticket, at inclusion, tx *types.Transaction, cost float64) progress {
+	p := progress{state: c.nodes.stage(ctx, at), at: at, tx: tx, change: t.Block != at.block, cost: cost}
+	t.Block = at.block
+	return p
+}
+
+// outside handles a ticket of which no transaction is in a chain: it is sent, sent again, or replaced.
 func (c *Client) outside(ctx context.Context, t *ticket) (progress, error) {
-	p := progress{state: anchor.Submitted}
-	if t.Block != (common.Hash{}) {
-		t.Block = common.Hash{}
-		p.state, p.change = anchor.Orphaned, true
+	if d := c.o.Deposit; d != nil && c.o.Now().Sub(t.Begun) >= d.After {
+		if t.Deposit == nil {
+			return progress{state: anchor.Pending, change: true}, c.deposit(ctx, t)
+		}
+		return c.push(ctx, c.viaLayer1(t), t.Deposit)
 	}
-	used, err := ask(ctx, c.nodes, "asking for the nonce", func(ctx context.Context, e *ethclient.Client) (uint64, error) {
-		return e.NonceAt(ctx, c.sender, nil)
-	})
+	used, err := c.nodes.nonce(ctx, c.sender)
 	if err != nil {
-		return p, err
+		return progress{}, err
 	}
 	if used > t.Nonce {
 		// Somebody else used our nonce: another transaction of this account is in its place.
-		t.Txs = nil
+		t.lane = lane{}
 		if t.Gas, err = c.estimate(ctx, t.Data); err == nil {
-			err = c.sign(ctx, t)
+			err = c.sign(ctx, c.direct(t), &t.lane)
 		}
 		return progress{state: anchor.Pending, change: true}, err
 	}
-	if p.tx, err = t.last(); err != nil {
-		return p, err
-	}
-	now := c.o.Now()
-	dear, err := c.outgrown(ctx, p.tx)
-	if err != nil {
-		return p, err
-	}
-	if dear || !t.Since.IsZero() && now.Sub(t.Since) >= c.o.Stuck {
-		switch err := c.sign(ctx, t); {
-		case err == nil:
-			return progress{state: anchor.Pending, change: true}, nil
-		case !errors.Is(err, errTooDear):
-			return p, err
-		case dear:
-			return p, nil // until the chain is cheaper
-		}
-	}
-	if err := c.nodes.send(ctx, p.tx); err != nil {
-		return p, err
-	}
-	if t.Since.IsZero() {
-		t.Since, p.change = now.UTC(), true
-	}
-	return p, nil
-}
-
-// outgrown tells whether the base fee has risen above what a transaction pays, so that it can't be included.
-func (c *Client) outgrown(ctx context.Context, tx *types.Transaction) (bool, error) {
-	h, err := first(ctx, c.nodes, "asking for the newest block", func(ctx context.Context, e *ethclient.Client) (*types.Header, error) {
-		return e.HeaderByNumber(ctx, nil)
-	})
-	return err == nil && h.BaseFee != nil && tx.GasFeeCap().Cmp(h.BaseFee) < 0, err
+	return c.push(ctx, c.direct(t), &t.lane)
 }
 
 // cost is what an included transaction cost, in ether.
-func (c *Client) cost(ctx context.Context, p progress) float64 {
-	price, err := first(ctx, c.nodes, "asking for the price", func(ctx context.Context, e *ethclient.Client) (*big.Int, error) {
-		r, err := e.TransactionReceipt(ctx, p.tx.Hash())
+func (c *Client) cost(ctx context.Context, n *nodes, tx *types.Transaction, at inclusion) float64 {
+	price, err := first(ctx, n, "asking for the price", func(ctx context.Context, e *ethclient.Client) (*big.Int, error) {
+		r, err := e.TransactionReceipt(ctx, tx.Hash())
 		if err != nil {
 			return nil, err
 		}
 		return r.EffectiveGasPrice, nil
 	})
 	if err != nil || price == nil {
-		price = p.tx.GasFeeCap() // at most that
+		price = tx.GasFeeCap() // at most that
 	}
-	wei, _ := new(big.Float).SetInt(new(big.Int).Mul(price, new(big.Int).SetUint64(p.at.gas))).Float64()
+	wei, _ := new(big.Float).SetInt(new(big.Int).Mul(price, new(big.Int).SetUint64(at.gas))).Float64()
 	return wei / 1e18
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ethereum/go-ethereum"
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
@@ -105,7 +106,7 @@ func (c *Client) recover(ctx context.Context, head merkle.Hash, topics ...common
 	for _, t := range topics {
 		q.Topics = append(q.Topics, []common.Hash{t})
 	}
-	tx, err := first(ctx, c.nodes, "looking for the anchor's event", func(ctx context.Context, e *ethclient.Client) ([]byte, error) {
+	return first(ctx, c.nodes, "looking for the anchor's event", func(ctx context.Context, e *ethclient.Client) (*ticket, error) {
 		logs, err := e.FilterLogs(ctx, q)
 		if err != nil {
 			return nil, err
@@ -114,24 +115,24 @@ func (c *Client) recover(ctx context.Context, head merkle.Hash, topics ...common
 			if len(l.Data) < 32 || merkle.Hash(l.Data[:32]) != head {
 				continue
 			}
+			if c.l1 != nil {
+				var kind struct{ Type hexutil.Uint64 }
+				if err := e.Client().CallContext(ctx, &kind, "eth_getTransactionByHash", l.TxHash); err != nil {
+					return nil, err
+				}
+				if kind.Type == typeDeposit {
+					return c.recoverDeposit(ctx, head, l.TxHash)
+				}
+			}
 			tx, _, err := e.TransactionByHash(ctx, l.TxHash)
 			if err != nil {
 				return nil, err
 			}
-			return tx.MarshalBinary()
+			raw, err := tx.MarshalBinary()
+			return &ticket{Data: tx.Data(), Head: head, lane: lane{Nonce: tx.Nonce(), Gas: tx.Gas(), Txs: [][]byte{raw}}, Begun: c.o.Now().UTC()}, err
 		}
 		return nil, fmt.Errorf("the contract has this head, and no event says who set it: %w", errOther)
 	})
-	if err != nil {
-		return nil, err
-	}
-	t := &ticket{Head: head, Txs: [][]byte{tx}}
-	signed, err := t.last()
-	if err != nil {
-		return nil, err
-	}
-	t.Nonce, t.Data, t.Gas = signed.Nonce(), signed.Data(), signed.Gas()
-	return t, nil
 }
 
 // Advance implements [anchor.Mechanism].
@@ -148,9 +149,7 @@ func (m *Mechanism) Advance(ctx context.Context, h anchor.Head, raw []byte) (anc
 	if p.change {
 		step.Ticket = t.marshal()
 	}
-	if p.tx != nil {
-		step.Detail = "transaction " + p.tx.Hash().Hex()
-	}
+	step.Detail = p.text()
 	if p.at.block == (common.Hash{}) {
 		return step, nil
 	}
@@ -167,6 +166,6 @@ func (m *Mechanism) Advance(ctx context.Context, h anchor.Head, raw []byte) (anc
 	}
 	step.Evidence = &proof.Evidence{Kind: proof.KindEVM, Note: h.Note, Data: r.Append(nil)}
 	step.Detail += fmt.Sprintf(" in block %d, %s", p.at.number, p.at.block.Hex())
-	step.Cost = m.cost(ctx, p)
+	step.Cost = p.cost
 	return step, nil
 }

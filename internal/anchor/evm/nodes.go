@@ -89,6 +89,62 @@ func first[T any](ctx context.Context, n *nodes, what string, f func(context.Con
 	return *new(T), fmt.Errorf("%s: %w", what, errors.Join(errs...))
 }
 
+// ofChain checks that the nodes are of a chain.
+func (n *nodes) ofChain(ctx context.Context, chain uint64) error {
+	id, err := ask(ctx, n, "asking for the chain", func(ctx context.Context, e *ethclient.Client) (uint64, error) {
+		id, err := e.ChainID(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return id.Uint64(), nil
+	})
+	if err == nil && id != chain {
+		err = fmt.Errorf("the nodes are of chain %d, not %d", id, chain)
+	}
+	return err
+}
+
+// nonce is the first of an account that isn't used in the chain.
+func (n *nodes) nonce(ctx context.Context, account common.Address) (uint64, error) {
+	return ask(ctx, n, "asking for the nonce", func(ctx context.Context, e *ethclient.Client) (uint64, error) {
+		return e.NonceAt(ctx, account, nil)
+	})
+}
+
+// nextNonce is an account's next nonce, with what is in any node's pool.
+func (n *nodes) nextNonce(ctx context.Context, account common.Address) (uint64, error) {
+	var next uint64
+	answers := 0
+	var errs []error
+	for _, e := range n.list {
+		k, err := e.PendingNonceAt(ctx, account)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		next = max(next, k)
+		answers++
+	}
+	if answers < n.agree {
+		return 0, fmt.Errorf("asking for the nonce: %w", errors.Join(errs...))
+	}
+	return next, nil
+}
+
+// baseFee is that of the newest block.
+func (n *nodes) baseFee(ctx context.Context) (*big.Int, error) {
+	h, err := first(ctx, n, "asking for the newest block", func(ctx context.Context, e *ethclient.Client) (*types.Header, error) {
+		return e.HeaderByNumber(ctx, nil)
+	})
+	if err == nil && h.BaseFee == nil {
+		err = errors.New("the chain has no base fee (EIP-1559)")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.BaseFee, nil
+}
+
 // inclusion is where a transaction stands.
 type inclusion struct {
 	block  common.Hash // zero: nowhere
@@ -178,8 +234,8 @@ func (n *nodes) receipt(ctx context.Context, at inclusion, chain uint64, design 
 		if err != nil || proof.Keccak(enc) != at.block {
 			return nil, fmt.Errorf("the header of block %s doesn't lead to its hash: %w", at.block.Hex(), errors.Join(err, errOther))
 		}
-		list, err := c.BlockReceipts(ctx, rpc.BlockNumberOrHashWithHash(at.block, false))
-		if err != nil {
+		var list []*receipt
+		if err := c.Client().CallContext(ctx, &list, "eth_getBlockReceipts", at.block); err != nil {
 			return nil, err
 		}
 		root, way, err := proveReceipt(list, int(at.index))
@@ -188,6 +244,9 @@ func (n *nodes) receipt(ctx context.Context, at inclusion, chain uint64, design 
 		}
 		if common.Hash(root) != h.ReceiptHash {
 			return nil, fmt.Errorf("the receipts of block %s don't lead to its header: %w", at.block.Hex(), errOther)
+		}
+		if int(at.index) >= len(list) {
+			return nil, fmt.Errorf("the block has no receipt %d: %w", at.index, errOther)
 		}
 		out := &proof.Receipt{Chain: chain, Design: design, Header: enc, Index: uint64(at.index), Nodes: way}
 		topic := common.Hash(proof.EventTopic(design))

@@ -74,7 +74,7 @@ func (s *Super) Prepare(ctx context.Context, notes []*checkpoint.Note) ([]byte, 
 // Advance takes a super-root one step further. Every member gets its evidence, in the order of Prepare.
 func (s *Super) Advance(ctx context.Context, raw []byte) (Batch, error) {
 	t := superTicket{}
-	if err := json.Unmarshal(raw, &t); err != nil || len(t.Txs) == 0 {
+	if err := json.Unmarshal(raw, &t); err != nil || len(t.Txs) == 0 && t.Deposit == nil {
 		return Batch{}, fmt.Errorf("the stored super-root: %w", errors.Join(err, errOther))
 	}
 	p, err := s.advance(ctx, &t.ticket)
@@ -87,9 +87,7 @@ func (s *Super) Advance(ctx context.Context, raw []byte) (Batch, error) {
 			return Batch{}, err
 		}
 	}
-	if p.tx != nil {
-		out.Detail = "transaction " + p.tx.Hash().Hex()
-	}
+	out.Detail = p.text()
 	if p.at.block == (common.Hash{}) {
 		return out, nil
 	}
@@ -98,7 +96,7 @@ func (s *Super) Advance(ctx context.Context, raw []byte) (Batch, error) {
 		return Batch{}, err
 	}
 	out.Evidence, err = t.members(r)
-	out.Cost = s.cost(ctx, p)
+	out.Cost = p.cost
 	return out, err
 }
 

@@ -2,8 +2,11 @@ package evm
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rlp"
 
@@ -14,13 +17,51 @@ import (
 // A block's receipts are the values of a Merkle-Patricia trie, keyed by the RLP of their index. It is small and made once,
 // so it is made in memory, by recursion, and only the nodes on the way to one key are kept.
 
+// receipt is a transaction's receipt as a node gives it.
+type receipt struct {
+	types.Receipt
+	// DepositNonce and DepositVersion are there in receipts of the OP Stack's deposited transactions; the version since Canyon,
+	// from when on both are in the trie.
+	DepositNonce, DepositVersion *hexutil.Uint64
+}
+
+// typeDeposit is that of the OP Stack's deposited transactions.
+const typeDeposit = 0x7e
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (r *receipt) UnmarshalJSON(b []byte) error {
+	var more struct {
+		DepositNonce   *hexutil.Uint64 `json:"depositNonce"`
+		DepositVersion *hexutil.Uint64 `json:"depositReceiptVersion"`
+	}
+	if err := errors.Join(json.Unmarshal(b, &r.Receipt), json.Unmarshal(b, &more)); err != nil {
+		return err
+	}
+	r.DepositNonce, r.DepositVersion = more.DepositNonce, more.DepositVersion
+	return nil
+}
+
+// encode is the receipt as it is in the trie. Types of layer 2 chains that nothing is known of here are taken to be as
+// Ethereum's are; whether that is true, the block's header says.
+func (r *receipt) encode() ([]byte, error) {
+	if r.Type != typeDeposit || r.DepositVersion == nil || r.DepositNonce == nil {
+		return r.MarshalBinary()
+	}
+	status := []byte{}
+	if r.Status == types.ReceiptStatusSuccessful {
+		status = []byte{1}
+	}
+	b, err := rlp.EncodeToBytes([]any{status, r.CumulativeGasUsed, r.Bloom, r.Logs, uint64(*r.DepositNonce), uint64(*r.DepositVersion)})
+	return append([]byte{typeDeposit}, b...), err
+}
+
 type pair struct {
 	path  []byte // nibbles
 	value []byte
 }
 
 // proveReceipt returns the root of the trie over a block's receipts and the nodes that lead to one of them.
-func proveReceipt(receipts []*types.Receipt, index int) (root merkle.Hash, nodes [][]byte, err error) {
+func proveReceipt(receipts []*receipt, index int) (root merkle.Hash, nodes [][]byte, err error) {
 	var pairs []pair
 	var target []byte
 	for i, r := range receipts {
@@ -28,7 +69,7 @@ func proveReceipt(receipts []*types.Receipt, index int) (root merkle.Hash, nodes
 		if err != nil {
 			return root, nil, err
 		}
-		value, err := r.MarshalBinary()
+		value, err := r.encode()
 		if err != nil {
 			return root, nil, fmt.Errorf("encoding receipt %d: %w", i, err)
 		}

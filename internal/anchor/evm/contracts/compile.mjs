@@ -8,10 +8,12 @@ import { fileURLToPath } from 'node:url';
 const require = createRequire(process.env.SOLC_FROM ? join(process.env.SOLC_FROM, 'x.js') : import.meta.url);
 const solc = require('solc');
 const here = dirname(fileURLToPath(import.meta.url));
-const names = ['Head', 'Super', 'Mapping'];
+const tests = join(here, '..', 'evmtest');
+const folders = { Head: here, Super: here, Mapping: here, Portal: tests };
+const names = Object.keys(folders);
 const input = {
   language: 'Solidity',
-  sources: Object.fromEntries(names.map((n) => [`${n}.sol`, { content: readFileSync(join(here, `${n}.sol`), 'utf8') }])),
+  sources: Object.fromEntries(names.map((n) => [`${n}.sol`, { content: readFileSync(join(folders[n], `${n}.sol`), 'utf8') }])),
   settings: {
     optimizer: { enabled: true, runs: 1000000 },
     evmVersion: 'cancun',
@@ -26,7 +28,7 @@ let differ = false;
 for (const n of names) {
   const c = out.contracts[`${n}.sol`][n];
   const text = JSON.stringify({ compiler: solc.version(), abi: c.abi, bytecode: '0x' + c.evm.bytecode.object }, null, 1) + '\n';
-  const file = join(here, `${n}.json`);
+  const file = join(folders[n], `${n}.json`);
   if (!process.argv.includes('--check')) {
     writeFileSync(file, text);
   } else if (readFileSync(file, 'utf8') !== text) {

@@ -84,7 +84,13 @@ func Key(t testing.TB) *ecdsa.PrivateKey {
 
 // Anvil starts an anvil node of Osaka's rules on which a block is safe after one more and final after two: npm install
 // @foundry-rs/anvil. Without the program the test is skipped.
-func Anvil(t testing.TB, args ...string) *Node {
+func Anvil(t testing.TB) *Node { t.Helper(); return anvil(t, 31337, "--hardfork", "osaka") }
+
+// Layer2 starts an anvil node of the OP Stack's rules, which executes deposited transactions (type 0x7e). It derives none from
+// a layer 1: that is for the test to do.
+func Layer2(t testing.TB) *Node { t.Helper(); return anvil(t, 901, "--optimism") }
+
+func anvil(t testing.TB, chain uint64, args ...string) *Node {
 	t.Helper()
 	program := os.Getenv("ANVIL")
 	if program == "" {
@@ -94,17 +100,12 @@ func Anvil(t testing.TB, args ...string) *Node {
 		}
 	}
 	port := Port(t)
-	cmd := exec.Command(program, append([]string{"--port", fmt.Sprint(port), "--hardfork", "osaka", "--no-mining", "--slots-in-an-epoch", "1", "--silent", "--accounts", "3"}, args...)...)
+	cmd := exec.Command(program, append(args, "--port", fmt.Sprint(port), "--chain-id", fmt.Sprint(chain), "--no-mining", "--slots-in-an-epoch", "1", "--silent", "--accounts", "3")...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	n := New(t, fmt.Sprintf("http://127.0.0.1:%d", port), 31337, Key(t))
-	if id, err := n.Eth.ChainID(t.Context()); err != nil {
-		t.Fatal(err)
-	} else {
-		n.Chain = id.Uint64()
-	}
+	n := New(t, fmt.Sprintf("http://127.0.0.1:%d", port), chain, Key(t))
 	n.Mine = func() { n.T.Helper(); n.RPC("evm_mine") }
 	return n
 }
