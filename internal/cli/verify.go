@@ -35,7 +35,8 @@ func verifyCommand(s *streams) *cobra.Command {
 		Short: "Say whether a run's record is what was recorded",
 		Long: `Verify the ledger of a run, or a bundle that was disclosed from one, and answer verified, tampered or incomplete as a
 matrix of claims, each with what it rests on. The first bad record is named. Where keys that read the payloads are at
-hand, payloads are opened and the run's working copies are held against what was sealed.
+hand, payloads are opened and the run's working copies are held against what was sealed; where none is, nothing is known of
+the copies and the verdict is incomplete. --no-payloads asks for the ledger alone.
 
 Whoever is judged doesn't choose the yardstick: give a root of trust with --key, --log, --pin or --mirror. Where none is
 given, this machine's own keys are the root, which is said: they show what others changed, not what this machine's
@@ -272,7 +273,7 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 	if err != nil {
 		return environment(fmt.Errorf("verifying %s: %w", v.Path, err))
 	}
-	v.compareCopies(ids)
+	v.compareCopies(ids, f.noPayloads)
 	v.recorded()
 	v.conclude()
 	v.concludeAnchors(gen, v.Epochs)
@@ -287,9 +288,11 @@ type copiesReport struct {
 	Status ledger.Status     `json:"status"`
 	Why    string            `json:"why,omitempty"`
 	Faults []store.CopyFault `json:"faults,omitempty"`
+
+	missed bool // they couldn't be compared, though that was asked for
 }
 
-func (v *verification) compareCopies(ids []age.Identity) {
+func (v *verification) compareCopies(ids []age.Identity, unasked bool) {
 	if onlyLedger(v.Path) {
 		return // a mirror's copy, or a log that isn't a run's
 	}
@@ -299,8 +302,11 @@ func (v *verification) compareCopies(ids []age.Identity) {
 	case v.Verdict == ledger.Tampered:
 		c.Status, c.Why = ledger.StatusUnverifiable, "the ledger that they would be compared with was tampered with"
 		return
+	case unasked:
+		c.Status, c.Why = ledger.StatusUnverifiable, "they weren't compared: --no-payloads"
+		return
 	case len(ids) == 0:
-		c.Status, c.Why = ledger.StatusUnverifiable, "no key that reads what was sealed"
+		c.missed, c.Status, c.Why = true, ledger.StatusUnverifiable, "they weren't compared: no key that reads what was sealed"
 		return
 	}
 	r, err := store.Open(v.Path)
@@ -315,6 +321,7 @@ func (v *verification) compareCopies(ids []age.Identity) {
 	}
 	switch {
 	case errors.Is(err, ledger.ErrNoKey):
+		c.missed = true
 		c.Status, c.Why = worseStatus(c.Status, ledger.StatusUnverifiable), "none of the keys at hand reads what was sealed"
 	case err != nil:
 		c.Status, c.Why = worseStatus(c.Status, ledger.StatusIncomplete), err.Error()

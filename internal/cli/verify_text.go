@@ -40,8 +40,11 @@ func (v *verification) conclude() {
 			v.Verdict = ledger.Incomplete
 		}
 	}
-	if v.Copies != nil {
-		lower(v.Copies.Status)
+	if c := v.Copies; c != nil {
+		lower(c.Status)
+		if c.missed { // whoever reads the copies must not take the ledger's word for them
+			lower(ledger.StatusIncomplete)
+		}
 	}
 	if v.Mirror != nil {
 		lower(v.Mirror.Status)

@@ -11,7 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store/payload"
@@ -26,8 +26,22 @@ type CopyFault struct {
 	Derived bool `json:"derived,omitempty"`
 }
 
-// derived are the working copies that later commands may write again.
-var derived = []string{FindingsFile}
+// isDerived tells of working copies that later commands may write again.
+func isDerived(name string) bool {
+	return name == FindingsFile || strings.HasPrefix(name, "features/")
+}
+
+// isBeside tells of what lies in a run directory and is no copy of what was sealed: the ledger itself, the two that are
+// compared in their own way, what later commands put there (an index, proofs of anchors), and names with a dot, such as
+// a temporary file that a kill left.
+func isBeside(name string) bool {
+	top, _, _ := strings.Cut(name, "/")
+	switch top {
+	case "ledger", "payload", "anchors":
+		return true
+	}
+	return name == InfoFile || name == EventsFile || strings.HasPrefix(name, "index.db") || strings.HasPrefix(name, ".")
+}
 
 // CompareCopies holds the working copies of a run against its ledger, which must have been verified before. It needs
 // the run's identities. A run that is still being written, or was cut off, has copies that the ledger doesn't know.
@@ -58,28 +72,28 @@ type comparer struct {
 	log    *ledger.Reader
 	open   Batches
 	seg    *segmentReader // nil: there is no working copy of the events
-	copies bool           // the run keeps working copies
+	copies bool           // the run keeps working copies: one that was sealed is there
+	gone   []string       // sealed and not there, which means something where the run keeps copies
 	bad    bool           // the events differ already
 	known  map[string]bool
 	ended  bool // run.json was sealed
-	erased bool // files were erased, so that it isn't known which there were
-	faults []CopyFault
+	// findings are those that were sealed: findings.json is made of them where an erasure took the file itself.
+	findings []bodycam.Finding
+	faults   []CopyFault
 }
 
 func (c *comparer) fault(name, why string) {
-	c.faults = append(c.faults, CopyFault{Name: name, Why: why, Derived: slices.Contains(derived, name)})
+	c.faults = append(c.faults, CopyFault{Name: name, Why: why, Derived: isDerived(name)})
 }
 
 func (c *comparer) begin() error {
 	seg, err := openSegment(filepath.Join(c.run.Dir, EventsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(filepath.Join(c.run.Dir, AgentDir)); err == nil { // it has other copies: this one was removed
-			c.copies = true
-			c.fault(EventsFile, "was sealed and is gone")
-		}
+		c.gone = append(c.gone, EventsFile)
 		return nil
 	case err != nil:
+		c.copies = true
 		c.fault(EventsFile, err.Error())
 		return nil
 	}
@@ -98,10 +112,18 @@ func (c *comparer) record(rec *ledger.ReadRecord) error {
 	case RecordFile:
 		err := c.file(rec)
 		if errors.Is(err, ledger.ErrErased) {
-			c.erased = true
-			return nil
+			return nil // and its copy was purged: one that is there was never sealed
 		}
 		return err
+	case RecordFinding:
+		f, err := openItem(c.log, rec, payload.ParseFinding)
+		if errors.Is(err, ledger.ErrErased) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		c.findings = append(c.findings, *f)
 	case RecordRun:
 		c.ended = true
 		b, err := c.log.Payload(rec)
@@ -167,18 +189,19 @@ func (c *comparer) file(rec *ledger.ReadRecord) error {
 	}
 	f, err := os.Open(filepath.Join(c.run.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		if c.copies {
-			c.fault(name, "was sealed and is gone")
-		}
+		c.gone = append(c.gone, name)
 		return nil
 	}
+	c.copies = true
 	if err != nil {
-		return err
+		c.fault(name, "can't be read: "+err.Error())
+		return nil
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return err
+		c.fault(name, "can't be read: "+err.Error()) // a folder stands in its place, for one
+		return nil
 	}
 	if hex.EncodeToString(h.Sum(nil)) != head.SHA256 {
 		c.fault(name, "differs from what was sealed")
@@ -188,6 +211,11 @@ func (c *comparer) file(rec *ledger.ReadRecord) error {
 
 // end looks for what is there and was never sealed.
 func (c *comparer) end() {
+	if c.copies {
+		for _, name := range c.gone {
+			c.fault(name, "was sealed and is gone")
+		}
+	}
 	if c.seg != nil {
 		defer c.seg.close()
 		if !c.bad && c.ended {
@@ -199,22 +227,41 @@ func (c *comparer) end() {
 	if !c.ended {
 		return // cut off: the verdict on the ledger says so
 	}
-	for _, dir := range []string{AgentDir, VerifierDir, ArtifactsDir} {
-		root := filepath.Join(c.run.Dir, dir)
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			rel, err := filepath.Rel(c.run.Dir, path)
-			if err == nil && !c.known[filepath.ToSlash(rel)] {
-				c.fault(filepath.ToSlash(rel), "is there and was never sealed")
-			}
+	err := filepath.WalkDir(c.run.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == c.run.Dir {
 			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			c.fault(dir, err.Error())
 		}
+		rel, err := filepath.Rel(c.run.Dir, path)
+		name := filepath.ToSlash(rel)
+		switch {
+		case err != nil:
+			return err
+		case isBeside(name) && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir() || isBeside(name) || c.known[name]:
+			return nil
+		case name == FindingsFile:
+			return c.remade()
+		}
+		c.fault(name, "is there and was never sealed")
+		return nil
+	})
+	if err != nil {
+		c.fault(".", err.Error())
 	}
+}
+
+// remade compares findings.json with the findings that were sealed.
+func (c *comparer) remade() error {
+	now, err := os.ReadFile(filepath.Join(c.run.Dir, FindingsFile))
+	if err != nil {
+		return err
+	}
+	want, err := encodeFindings(c.findings)
+	if err == nil && !bytes.Equal(now, want) {
+		c.fault(FindingsFile, "isn't made of the findings that were sealed")
+	}
+	return err
 }
 
 // headWriter splits a RecordFile's payload into its head and the digest of the rest.

@@ -575,9 +575,9 @@ func (r *Run) rebuild(copies bool, reason string) error {
 			return fmt.Errorf("rebuilding the events: %w", err)
 		}
 		if !listed && findings != nil {
-			b, err := json.MarshalIndent(findings, "", "  ")
+			b, err := encodeFindings(findings)
 			if err == nil {
-				err = writeFile(r.Path(FindingsFile), append(b, '\n'))
+				err = writeFile(r.Path(FindingsFile), b)
 			}
 			if err != nil {
 				return err
@@ -588,6 +588,14 @@ func (r *Run) rebuild(copies bool, reason string) error {
 		return nil // cut off: run.json is all there is
 	}
 	return r.rebuildInfo(info, reason)
+}
+
+func encodeFindings(fs []bodycam.Finding) ([]byte, error) {
+	b, err := json.MarshalIndent(fs, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", FindingsFile, err)
+	}
+	return append(b, '\n'), nil
 }
 
 // restore writes a sealed file again and returns its name; "" where it was erased.

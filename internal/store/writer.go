@@ -277,16 +277,17 @@ func (w *Writer) closeRecord() error {
 	return errors.Join(errs...)
 }
 
-// purge removes the working copies of a run that is kept in its ledger alone.
+// purge removes the working copies of a run that is kept in its ledger alone: everything else that lies there.
 func (w *Writer) purge() error {
-	var errs []error
-	for _, name := range []string{AgentDir, VerifierDir, ArtifactsDir, WorkspaceDir, RowsFile, LinksFile, FindingsFile} {
-		errs = append(errs, os.RemoveAll(filepath.Join(w.dir, name)))
+	entries, err := os.ReadDir(w.dir)
+	if err != nil {
+		return err
 	}
-	manifests, err := filepath.Glob(filepath.Join(w.dir, "manifest-*.json"))
-	errs = append(errs, err)
-	for _, m := range manifests {
-		errs = append(errs, os.Remove(m))
+	var errs []error
+	for _, e := range entries {
+		if name := e.Name(); !isBeside(name) {
+			errs = append(errs, os.RemoveAll(filepath.Join(w.dir, name)))
+		}
 	}
 	return errors.Join(errs...)
 }
