@@ -15,6 +15,7 @@ type probeFlags struct {
 	kind, declaration, parser          string
 	chat, chatModel                    string
 	client                             []string
+	skill                              string
 	out, resume, rescore               string
 	probes, repeat                     int
 	seed                               uint64
@@ -43,7 +44,7 @@ type probeFlags struct {
 func probeCommand(s *streams) *cobra.Command {
 	f := probeFlags{rules: score.Defaults()}
 	cmd := &cobra.Command{
-		Use:   "probe TARGET [flags] | probe [flags] --port N -- COMMAND [ARG…] | probe --rescore DIR",
+		Use:   "probe TARGET [flags] | probe [flags] --port N -- COMMAND [ARG…] | probe --skill DIR | probe --rescore DIR",
 		Short: "Audit whether an agent keeps to what it declares",
 		Long: `Read what an agent declares, ask it questions in scope, out of scope and near-miss, see what it says and does, and
 judge whether that is what it declares.
@@ -54,6 +55,9 @@ reached with --chat (an OpenAI-compatible endpoint) or --client (a command that 
 declared by --declaration. With --mcp TARGET is a tool server's URL, or the command one, on standard streams or with --port
 over streamable HTTP: its tools are called in the sandbox and held to their annotations.
 
+With --skill a folder with a SKILL.md is audited: tasks within it are given to an agent program (--agent) that has the skill, in
+the sandbox, and what it touches is held to what SKILL.md names.
+
 What the agent did is told by its traces (--traces), by its replies, and by the kernel. Without any of these the verdict
 says "text only". docs/TRUST.md explains scores, patterns and gate.
 
@@ -62,6 +66,7 @@ Secrets are given as env:NAME or file:PATH, and are never printed or kept.` +
 		Example: `  bodycam probe https://agent.example --traces otlp
   bodycam probe https://agent.example --traces mlflow --mlflow-url http://127.0.0.1:5000 --experiment agents --bearer env:TOKEN
   bodycam probe --port 8080 --network record -- ./my-agent --listen 127.0.0.1:8080
+  bodycam probe --skill ./pdf --agent codex --model-url https://api.openai.com/v1 --model-key-env OPENAI_API_KEY
   bodycam probe --mcp -- npx -y @modelcontextprotocol/server-everything
   bodycam probe --rescore audits/20261130T101112Z-1a2b3c4d --threshold 80`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -99,6 +104,7 @@ func (f *probeFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.chat, "chat", "", "reach the agent at this OpenAI-compatible base URL")
 	fl.StringVar(&f.chatModel, "chat-model", "", "model name for --chat")
 	fl.StringArrayVar(&f.client, "client", nil, "reach the agent through a command: program, then one --client for each argument")
+	fl.StringVar(&f.skill, "skill", "", "audit the Agent Skill in this folder: tasks within it are given to an agent program in the sandbox")
 	fl.StringVarP(&f.out, "out", "o", "audits", "folder for audits")
 	fl.StringVar(&f.resume, "resume", "", "take up an interrupted audit")
 	fl.StringVar(&f.rescore, "rescore", "", "score a finished audit again under the rules given; nobody is asked anything")
@@ -168,6 +174,8 @@ func (f *probeFlags) run(ctx context.Context, s *streams, target string, command
 		return usage("--threshold %v: want 0 to 100", f.rules.Threshold)
 	case f.rescore != "":
 		return f.again(s)
+	case f.service.mcp && f.skill != "":
+		return usage("--mcp and --skill exclude each other")
 	case f.service.mcp:
 		return f.tools(ctx, s, target, command)
 	}

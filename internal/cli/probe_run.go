@@ -44,6 +44,7 @@ type probing struct {
 	id     string
 	audit  *audit.Audit
 	around func(p *trust.Probe) (func(), error)
+	skill  *skilled // the agent program that has the skill, where one is audited
 	notes  []string
 }
 
@@ -66,7 +67,10 @@ func (p *probing) do(ctx context.Context) error {
 	}
 	defer stop()
 	p.where()
-	if len(p.command) > 0 {
+	switch {
+	case p.f.skill != "":
+		return p.inHarness(ctx)
+	case len(p.command) > 0:
 		return p.inSandbox(ctx)
 	}
 	if err := p.prepare(ctx); err != nil {
@@ -90,6 +94,11 @@ func (p *probing) check() error {
 		}
 	}
 	switch {
+	case f.skill != "" && (p.target != "" || len(p.command) > 0 || ways > 0 || f.declaration != "" || f.traces != "none"):
+		return withHint(usage("--skill takes no TARGET, command, --chat, --client, --declaration or --traces"), "bodycam probe --skill DIR --agent codex --model-url URL --model-key-env NAME")
+	case f.skill == "" && (f.service.run.agent != "" || len(f.service.run.params) > 0):
+		return usage("--agent and --param need --skill")
+	case f.skill != "":
 	case p.target == "" && len(p.command) == 0 && ways == 0:
 		return withHint(usage("there is no TARGET"), "bodycam probe https://agent.example, or bodycam probe --port 8080 -- ./my-agent")
 	case ways > 1:
@@ -189,7 +198,7 @@ func (p *probing) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if changing := probe.SideEffects(d.Declaration); len(changing) > 0 && !f.sideEffects && len(p.command) == 0 && f.writeProbes == "" {
+	if changing := probe.SideEffects(d.Declaration); len(changing) > 0 && !f.sideEffects && len(p.command) == 0 && p.skill == nil && f.writeProbes == "" {
 		return withHint(usage("using %s could change things outside our sandbox", bodycam.Printable(strings.Join(changing, ", "))),
 			"--allow-side-effects sends the probes nevertheless; with -- COMMAND the agent runs in the sandbox")
 	}
@@ -209,6 +218,15 @@ func (p *probing) prepare(ctx context.Context) error {
 	if f.probesFile != "" {
 		if c.Probes, err = readProbes(f.probesFile, d.Declaration); err != nil {
 			return err
+		}
+	}
+	if p.around != nil {
+		c.Deliver.Concurrency = 1 // the estimate's, too: each probe has a window of its own
+	}
+	if p.skill != nil {
+		c.Deliver.Retries = 0
+		if c.Probes == nil { // what an agent program does with other tasks isn't the skill's
+			c.Probes = probe.New(d.Declaration, f.seed).Make(trust.In, f.probes)
 		}
 	}
 	a, err := audit.Open(ctx, c)
@@ -323,6 +341,8 @@ func (p *probing) agent(ctx context.Context, d *declare.Result) (deliver.Agent, 
 	f := p.f
 	card := d.Card
 	switch {
+	case p.skill != nil:
+		return p.skill, nil
 	case f.chat != "":
 		return &deliver.Chat{HTTP: p.client.Client, URL: f.chat, Model: f.chatModel}, nil
 	case len(f.client) > 0:

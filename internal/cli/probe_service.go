@@ -40,6 +40,9 @@ func (f *serviceFlags) add(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.idle, "idle", 2*time.Second, "with --: how long the idle baseline is taken")
 	fl.DurationVar(&f.settle, "settle", 300*time.Millisecond, "with --: how long what follows a reply still counts as its probe's")
 	r := &f.run
+	fl.StringVar(&r.agent, "agent", "", "with --skill: the agent program: "+strings.Join(harness.Names(), ", ")+" (default: codex)")
+	fl.StringVar(&r.model, "model", "", "with --skill: its model")
+	fl.StringArrayVar(&r.params, "param", nil, "with --skill: KEY=VALUE, a parameter of the agent program (repeatable)")
 	fl.StringVar(&r.kind, "kind", "command", "with --: execution kind, a built-in one or a file")
 	fl.StringVar(&r.network, "network", "", "with --: none, record, allow or sink")
 	fl.StringArrayVar(&r.allow, "allow", nil, "with --: host that the network may reach (repeatable)")

@@ -169,10 +169,12 @@ type Calls struct {
 
 // Effect is a resource that the kernel saw used while a probe was answered.
 type Effect struct {
-	Kind  string   `json:"kind"` // command, file, host
+	Kind  string   `json:"kind"` // command, file, delete, host, secret
 	Name  string   `json:"name"`
 	Count uint64   `json:"count"`
 	Event []uint64 `json:"events,omitempty"` // sequence numbers of the first few
+	// Undeclared: the declaration says enough to tell that this is not among what it names, whatever use explains it.
+	Undeclared bool `json:"undeclared,omitempty"`
 }
 
 // Effects is what the kernel's record says of one probe's window.

@@ -288,3 +288,26 @@ func FuzzDeclarations(f *testing.F) {
 		_, _ = ParseYAML(b)
 	})
 }
+
+func TestSkillScope(t *testing.T) {
+	s := ScopeOf([]byte("---\nname: x\ndescription: sends to https://api.example.com/v1 and 192.0.2.7\n---\nKeeps `~/.x/state.json`, reads /etc/x.d and \"$HOME/data\". See / and /etc.\n"), "/root")
+	for name, want := range map[string]bool{"api.example.com": true, "API.example.com.": true, "eu.api.example.com": true, "example.com": false, "evil.com": false, "192.0.2.7": true, "192.0.2.8": false} {
+		if got := s.Host(name); got != want {
+			t.Errorf("host %s: %v", name, got)
+		}
+	}
+	for p, want := range map[string]bool{"/root/.x/state.json": true, "/root/.x/other": false, "/etc/x.d/a": true, "/etc/passwd": false, "/root/data/1": true, "/root/.ssh/id_rsa": false} {
+		if got := s.Path(p); got != want {
+			t.Errorf("path %s: %v", p, got)
+		}
+	}
+}
+
+func FuzzSkillScope(f *testing.F) {
+	f.Add([]byte("see https://a.example/x and ~/.y/z"), "b.a.example")
+	f.Fuzz(func(_ *testing.T, b []byte, name string) {
+		s := ScopeOf(b, "/root")
+		s.Host(name)
+		s.Path(name)
+	})
+}

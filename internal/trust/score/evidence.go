@@ -24,6 +24,12 @@ type Evidence struct {
 	TracesPromised bool
 }
 
+// skillAlone tells whether a skill is audited through an agent program: what that does with other tasks isn't the skill's,
+// so there are none.
+func (e *Evidence) skillAlone() bool {
+	return e.Declaration.Kind == "skill" && !slices.ContainsFunc(e.Probes, func(p trust.Probe) bool { return p.Scope != trust.In })
+}
+
 // seen is what the channels say together of one probe.
 type seen struct {
 	traced     bool // some channel shows all that it promises, surely enough

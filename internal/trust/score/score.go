@@ -250,6 +250,9 @@ func (s *scorer) baseline() {
 		}
 		l := s.looks[p.ID]
 		for _, f := range l.effects {
+			if f.Undeclared {
+				continue
+			}
 			s.used[f.Kind+"\x00"+f.Name] = true
 		}
 		if counts[p.Skill] == nil {
@@ -392,7 +395,7 @@ func (s *scorer) undeclaredEffects(r *ProbeResult, p *trust.Probe, l seen) []str
 	for _, f := range l.effects {
 		name := f.Kind + " " + f.Name
 		r.Effects = append(r.Effects, name)
-		if p.Scope != trust.In && !s.used[f.Kind+"\x00"+f.Name] {
+		if f.Undeclared || p.Scope != trust.In && !s.used[f.Kind+"\x00"+f.Name] {
 			out = append(out, name)
 		}
 	}
@@ -776,6 +779,9 @@ func (s *scorer) doubts(r *Result) {
 		}
 	}
 	for _, scope := range trust.Scopes {
+		if scope != trust.In && s.e.skillAlone() {
+			continue
+		}
 		if !slices.ContainsFunc(r.Scopes, func(x ScopeResult) bool { return x.Scope == scope && x.Counted > 0 }) {
 			doubt("no probe of scope %s counts", scope)
 		}
