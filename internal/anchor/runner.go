@@ -175,7 +175,7 @@ func (r *Runner) try(ctx context.Context, step func() error) error {
 // failed notes a failure and when to try again.
 func (t *Trouble) failed(err error, o Options) {
 	t.Attempts++
-	t.Error = err.Error()
+	t.Error, t.Conflict = err.Error(), errors.Is(err, ErrConflict)
 	back := o.RetryMax
 	if n := t.Attempts - 1; n < 30 {
 		back = min(back, o.Retry<<n)

@@ -39,6 +39,8 @@ type Trouble struct {
 	Attempts int       `json:"attempts,omitempty"` // that failed, one after the other
 	Next     time.Time `json:"next,omitzero"`
 	Error    string    `json:"error,omitempty"`
+	// Conflict tells that it failed for [ErrConflict].
+	Conflict bool `json:"conflict,omitempty"`
 }
 
 // Way is a head that is under way.

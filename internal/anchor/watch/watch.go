@@ -276,7 +276,7 @@ func runners(run string) (out []Alarm) {
 			t, state = s.Way.Trouble, s.Way.State
 		}
 		switch {
-		case state == anchor.Conflict:
+		case state == anchor.Conflict || t.Conflict:
 			out = append(out, Alarm{Run: run, Alarm: Conflict, Why: s.Name + ": " + t.Error})
 		case t.Attempts >= 3:
 			out = append(out, Alarm{Run: run, Alarm: Failing, Why: fmt.Sprintf("%s failed %d times: %s", s.Name, t.Attempts, t.Error)})
