@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -67,6 +68,7 @@ type Audit struct {
 	meta *Meta
 	e    *score.Evidence
 	gen  *probe.Generator
+	gone []trust.Probe // dropped
 }
 
 // Open makes an audit's directory with its probes, or takes up the unfinished one that is there.
@@ -92,6 +94,9 @@ func Open(ctx context.Context, c Config) (*Audit, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the audit's directory: %w", err)
 	}
+	if err := a.keepTraces(); err != nil {
+		return nil, err
+	}
 	sigs, err := json.Marshal(c.Declaration.Signatures)
 	if err != nil {
 		return nil, fmt.Errorf("keeping the card's signatures: %w", err)
@@ -114,14 +119,26 @@ func Open(ctx context.Context, c Config) (*Audit, error) {
 	return a, a.load()
 }
 
+// keepTraces has traces that nobody else keeps kept in the directory: an audit that is taken up again needs those of before.
+func (a *Audit) keepTraces() error {
+	if k, ok := a.c.Traces.(interface{ Keep(path string) error }); ok {
+		return k.Keep(filepath.Join(a.c.Dir, TracesFile))
+	}
+	return nil
+}
+
 func (a *Audit) save() error { return writeJSON(a.c.Dir, MetaFile, a.meta) }
 
 func (a *Audit) load() (err error) {
-	a.meta, a.e, err = Load(a.c.Dir)
-	if err == nil {
-		a.gen.Known(a.e.Probes)
+	if a.meta, a.e, err = Load(a.c.Dir); err != nil {
+		return err
 	}
-	return err
+	if a.gone, err = readLines[trust.Probe](a.c.Dir, DroppedFile, false); err != nil {
+		return err
+	}
+	a.gen.Known(a.e.Probes)
+	a.gen.Known(a.gone)
+	return nil
 }
 
 // resume takes up what is there. The declaration must not have changed.
@@ -136,8 +153,32 @@ func (a *Audit) resume() error {
 	if now := hex.EncodeToString(sum[:]); now != a.meta.Declaration.SHA256 {
 		return fmt.Errorf("the declaration has changed since the audit in %s began (%.12s, now %.12s): begin a new one", a.c.Dir, a.meta.Declaration.SHA256, now)
 	}
+	if err := a.keepTraces(); err != nil {
+		return err
+	}
+	if a.c.Kernel && len(a.e.Exchanges) > 0 {
+		if err := a.forget(); err != nil {
+			return err
+		}
+	}
 	a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("taken up again at %s with %d of %d probes sent", time.Now().UTC().Format(time.RFC3339), len(a.e.Exchanges), len(a.e.Probes)))
 	return a.save()
+}
+
+// forget puts aside what was said before an interruption of an audit under observation: the record of those windows has no
+// end, so that the probes are sent once more.
+func (a *Audit) forget() error {
+	a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("%d exchanges of before the interruption are put aside: the kernel's record of them is lost", len(a.e.Exchanges)))
+	for _, name := range []string{ExchangesFile, OpinionsFile, CallsFile, EffectsFile} {
+		err := os.Rename(filepath.Join(a.c.Dir, name), filepath.Join(a.c.Dir, fmt.Sprintf("interrupted-%d-%s", len(a.meta.Notes), name)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("putting aside what was before the interruption: %w", err)
+		}
+	}
+	if err := a.save(); err != nil {
+		return err
+	}
+	return a.load()
 }
 
 // make makes the probes, or takes those written by hand, and has the scope judge look at them.
@@ -246,27 +287,28 @@ func (a *Audit) Meta() *Meta { return a.meta }
 // Send sends what was not sent yet, waits for traces, and adds probes while the estimate of unseen tools is above the
 // budget.
 func (a *Audit) Send(ctx context.Context) error {
-	for round := 0; ; round++ {
+	for {
 		if err := a.send(ctx); err != nil {
 			return err
 		}
 		if err := a.gather(ctx); err != nil {
 			return err
 		}
-		if a.c.Traces == nil || round >= a.c.Rounds {
+		if a.c.Traces == nil || a.meta.Rounds >= a.c.Rounds {
 			return nil
 		}
 		more := a.steer()
 		if len(more) == 0 {
 			return nil
 		}
+		a.meta.Rounds++
 		more, dropped, err := probe.Filter(ctx, a.c.Judge, a.meta.Declaration, more)
 		if err != nil {
 			return err
 		}
-		a.e.Probes = append(a.e.Probes, more...)
-		a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("round %d: %d probes added for skills and tools not seen enough, %d dropped", round+1, len(more), len(dropped)))
-		if err := errors.Join(writeLines(a.c.Dir, ProbesFile, a.e.Probes), a.save()); err != nil {
+		a.e.Probes, a.gone = append(a.e.Probes, more...), append(a.gone, dropped...)
+		a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("round %d: %d probes added for skills and tools not seen enough, %d dropped", a.meta.Rounds, len(more), len(dropped)))
+		if err := errors.Join(writeLines(a.c.Dir, DroppedFile, a.gone), writeLines(a.c.Dir, ProbesFile, a.e.Probes), a.save()); err != nil {
 			return err
 		}
 	}
@@ -379,10 +421,12 @@ func (a *Audit) gather(ctx context.Context) error {
 	return writeLines(a.c.Dir, CallsFile, all)
 }
 
-// steer makes more probes in scope: for skills that no tool call was seen of, and for all while too much is unseen.
+// steer makes more probes in scope while too much is unseen: most for skills that no tool call was seen of, some for those
+// whose tools were seen once, and one for each other skill while the estimate of unseen tools is above the budget. None are
+// made where no trace shows any call: an agent without tools, or without traces, has nothing to be found.
 func (a *Audit) steer() []trust.Probe {
 	incidences, m := map[string]int{}, 0
-	exercised := map[string]bool{}
+	skills := map[string]map[string]bool{} // tools by skill
 	for _, p := range a.e.Probes {
 		seen := map[string]bool{}
 		for _, c := range a.e.Calls[p.ID] {
@@ -394,17 +438,30 @@ func (a *Audit) steer() []trust.Probe {
 		for t := range seen {
 			incidences[t]++
 			if p.Scope == trust.In {
-				exercised[p.Skill] = true
+				if skills[p.Skill] == nil {
+					skills[p.Skill] = map[string]bool{}
+				}
+				skills[p.Skill][t] = true
 			}
 		}
 	}
-	if len(incidences) == 0 || score.EstimateUnseen(incidences, m).GoodTuring <= a.c.Budget {
+	if len(incidences) == 0 {
 		return nil
 	}
+	unseen := score.EstimateUnseen(incidences, m)
+	open := unseen.GoodTuring > a.c.Budget || unseen.Chao2-float64(unseen.Seen) >= 1
 	var out []trust.Probe
 	for _, s := range a.meta.Declaration.Skills {
-		n := 1
-		if !exercised[s.ID] {
+		n := 0
+		if open {
+			n = 1
+			for t := range skills[s.ID] {
+				if incidences[t] == 1 {
+					n = 2
+				}
+			}
+		}
+		if len(skills[s.ID]) == 0 {
 			n = 3
 		}
 		out = append(out, a.gen.For(s.ID, n)...)
@@ -423,6 +480,9 @@ func (a *Audit) SetEffects(list []trust.Effects) error {
 
 // Judge asks the judge about replies and tools that it wasn't asked about yet.
 func (a *Audit) Judge(ctx context.Context, parallel int) error {
+	if err := trimCut(filepath.Join(a.c.Dir, OpinionsFile)); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(filepath.Join(a.c.Dir, OpinionsFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("keeping opinions: %w", err)
@@ -495,6 +555,11 @@ func appendLine(f *os.File, v any) error {
 
 // Finish scores the audit, and notes that it is finished.
 func (a *Audit) Finish(rules score.Options) (*score.Result, error) {
+	if c, ok := a.c.Traces.(io.Closer); ok { // what comes now is too late, and the file must not change any more
+		if err := c.Close(); err != nil {
+			return nil, err
+		}
+	}
 	a.meta.Ended = time.Now().UTC()
 	if err := a.save(); err != nil {
 		return nil, err

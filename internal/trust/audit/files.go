@@ -25,6 +25,7 @@ const (
 	ProbesFile      = "probes.jsonl"
 	DroppedFile     = "dropped.jsonl" // probes that the scope judge found to belong to another scope
 	ExchangesFile   = "exchanges.jsonl"
+	TracesFile      = "traces.jsonl" // as received over OTLP
 	CallsFile       = "calls.jsonl"
 	EffectsFile     = "effects.jsonl"
 	OpinionsFile    = "opinions.jsonl"
@@ -45,6 +46,7 @@ type Meta struct {
 	Seed        uint64             `json:"seed"`
 	PerScope    int                `json:"per_scope"`
 	Repeat      int                `json:"repeat"`
+	Rounds      int                `json:"rounds,omitempty"` // of probes added
 	Judge       string             `json:"judge"`
 	Traces      string             `json:"traces,omitempty"` // where traces were promised
 	Kernel      bool               `json:"kernel_record,omitempty"`

@@ -22,6 +22,7 @@ type Server struct {
 	Agent Agent
 	OTLP  string
 	Delay time.Duration // before its traces are sent
+	Retry time.Duration // how long it tries where nobody receives them, as exporters do
 
 	mu       sync.Mutex
 	sessions map[string][]string
@@ -242,9 +243,14 @@ func (s *Server) tell(parent, session, text string, a Act, began time.Time) {
 	}
 	s.wg.Go(func() {
 		time.Sleep(s.Delay)
-		resp, err := http.Post(strings.TrimSuffix(s.OTLP, "/")+"/v1/traces", "application/json", bytes.NewReader(body))
-		if err == nil {
-			resp.Body.Close()
+		for end := time.Now().Add(s.Retry); ; time.Sleep(50 * time.Millisecond) {
+			resp, err := http.Post(strings.TrimSuffix(s.OTLP, "/")+"/v1/traces", "application/json", bytes.NewReader(body))
+			if err == nil {
+				resp.Body.Close()
+			}
+			if err == nil || time.Now().After(end) {
+				return
+			}
 		}
 	})
 }

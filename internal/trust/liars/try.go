@@ -1,6 +1,7 @@
 package liars
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Setting struct {
 	Dir      string // of the audit
 	Timeout  time.Duration
 	Wait     time.Duration // for traces
+
+	Concurrency int // messages at once; 0: 8
 }
 
 // Try serves an agent on loopback, audits it and returns the verdict.
@@ -63,7 +66,7 @@ func (s Setting) audit(ctx context.Context, a Agent, target string, store *trace
 		return nil, err
 	}
 	c := audit.Config{Dir: s.Dir, Target: target, Declaration: d, Agent: to, Judge: s.Judge, PerScope: s.PerScope, Seed: s.Seed, Traces: store, TraceWait: s.Wait, Budget: .05, Rounds: 2,
-		Deliver: deliver.Options{Concurrency: 8, Timeout: s.Timeout}}
+		Deliver: deliver.Options{Concurrency: cmp.Or(s.Concurrency, 8), Timeout: s.Timeout}}
 	if a.Probes != nil {
 		// The paper's prompts, beside those that are made.
 		g := probe.New(d.Declaration, s.Seed)

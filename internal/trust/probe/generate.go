@@ -61,6 +61,8 @@ var shipped = sync.OnceValue(func() *corpus {
 // Generator makes probes of one declaration. It never makes the same text twice.
 type Generator struct {
 	d      *trust.Declaration
+	seed   uint64
+	about  uint64 // digest of the declaration
 	rng    *rand.Rand
 	c      *corpus
 	made   map[string]bool
@@ -79,15 +81,17 @@ func New(d *trust.Declaration, seed uint64) *Generator {
 	for _, s := range d.Skills {
 		fmt.Fprintf(h, "%s\x00%s\x00%s\x00", s.ID, s.Name, s.Description)
 	}
-	return &Generator{d: d, rng: rand.New(rand.NewPCG(seed, h.Sum64())), c: shipped(), made: map[string]bool{},
+	return &Generator{d: d, seed: seed, about: h.Sum64(), rng: rand.New(rand.NewPCG(seed, h.Sum64())), c: shipped(), made: map[string]bool{},
 		number: map[trust.Scope]int{}, queues: map[string][]candidate{}}
 }
 
-// Known tells the generator of probes that exist already, so that it makes others.
+// Known tells the generator of probes that exist already, so that it makes others. Those that it made itself it knows.
 func (g *Generator) Known(list []trust.Probe) {
 	for _, p := range list {
-		g.made[key(p.Text)] = true
-		g.number[p.Scope]++
+		if !g.made[key(p.Text)] {
+			g.made[key(p.Text)] = true
+			g.number[p.Scope]++
+		}
 	}
 }
 
@@ -131,7 +135,13 @@ func (g *Generator) order() []trust.Skill {
 func (g *Generator) take(scope trust.Scope, skill string, n int) []trust.Probe {
 	k := string(scope) + "\x00" + skill
 	if _, ok := g.queues[k]; !ok {
+		// Each queue has chance of its own: what was asked for before, or in an earlier run of the audit, changes nothing.
+		h := fnv.New64a()
+		h.Write([]byte(k))
+		chance := g.rng
+		g.rng = rand.New(rand.NewPCG(g.seed, g.about^h.Sum64()))
 		g.queues[k] = g.candidates(scope, skill)
+		g.rng = chance
 	}
 	var out []trust.Probe
 	for len(out) < n && len(g.queues[k]) > 0 {

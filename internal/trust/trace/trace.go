@@ -3,8 +3,13 @@
 package trace
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +47,97 @@ type Store struct {
 	mu      sync.Mutex
 	traces  map[string]*Conversation
 	dropped int
+	file    *os.File // nil: memory alone
+	size    int64
+	failed  error // of writing to it
+}
+
+// mostBytes bounds the file of a store.
+const mostBytes = 1 << 30
+
+// received is a line of a store's file.
+type received struct {
+	Spans []otlp.Span `json:"spans,omitempty"`
+	Logs  []otlp.Log  `json:"logs,omitempty"`
+}
+
+// Keep makes the store keep what it receives in a file, too, from now on, and takes up what stands there: traces outlive an
+// auditor that is killed. A last line that was cut off is removed.
+func (s *Store) Keep(path string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		return fmt.Errorf("keeping traces in %s: they are kept in %s already", path, s.file.Name())
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("keeping traces: %w", err)
+	}
+	before := s.all()
+	r := bufio.NewReaderSize(f, 1<<20)
+	for {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var one received
+		if err == nil {
+			err = json.Unmarshal(line, &one)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("taking up the traces in %s, byte %d: %w", path, s.size, err), f.Close())
+		}
+		s.size += int64(len(line))
+		s.put(one)
+	}
+	err = f.Truncate(s.size)
+	if err == nil {
+		_, err = f.Seek(s.size, io.SeekStart)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("keeping traces: %w", err), f.Close())
+	}
+	s.file = f
+	s.write(before)
+	return s.failed
+}
+
+// all is what was received before there was a file.
+func (s *Store) all() (out received) {
+	for _, c := range s.traces {
+		out.Spans, out.Logs = append(out.Spans, c.Spans...), append(out.Logs, c.Logs...)
+	}
+	return out
+}
+
+// write appends to the file.
+func (s *Store) write(x received) {
+	if s.file == nil || s.failed != nil || len(x.Spans)+len(x.Logs) == 0 {
+		return
+	}
+	b, err := json.Marshal(x)
+	if err == nil && s.size+int64(len(b)) > mostBytes {
+		err = fmt.Errorf("they are more than %d bytes", mostBytes)
+	}
+	if err == nil {
+		_, err = s.file.Write(append(b, '\n'))
+	}
+	if err != nil {
+		s.failed = fmt.Errorf("keeping traces in %s: %w", s.file.Name(), err)
+	}
+	s.size += int64(len(b)) + 1
+}
+
+// Close closes the file, if there is one.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return nil
+	}
+	err := errors.Join(s.failed, s.file.Close())
+	s.file = nil
+	return err
 }
 
 // Name says where its traces come from.
@@ -51,6 +147,12 @@ func (s *Store) Name() string { return "otlp" }
 func (s *Store) Sink(spans []otlp.Span, logs []otlp.Log) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.write(received{spans, logs})
+	s.put(received{spans, logs})
+}
+
+func (s *Store) put(x received) {
+	spans, logs := x.Spans, x.Logs
 	if s.traces == nil {
 		s.traces = map[string]*Conversation{}
 	}
@@ -96,6 +198,9 @@ func (s *Store) Conversations(_ context.Context, since time.Time) ([]Conversatio
 	defer s.mu.Unlock()
 	if s.dropped > 0 {
 		return nil, fmt.Errorf("%d spans were over the limits and were dropped", s.dropped)
+	}
+	if s.failed != nil {
+		return nil, s.failed
 	}
 	var out []Conversation
 	for _, c := range s.traces {
@@ -165,15 +270,18 @@ func Correlate(source string, probes map[string]*trust.Probe, xs []*trust.Exchan
 	pass(trust.BySession, func(x *trust.Exchange, c *conv) bool {
 		return x.Session != "" && (c.ID == "session:"+x.Session || slices.Contains(c.Sessions, x.Session) || slices.Contains(c.a.Sessions, x.Session))
 	})
-	pass(trust.ByText, func(x *trust.Exchange, c *conv) bool {
-		p := probes[x.Probe]
-		if p == nil {
-			return false
-		}
-		want := normal(p.Text)
-		during := c.Start.IsZero() || !c.Start.Before(x.Started.Add(-slack)) && !c.Start.After(x.Ended.Add(slack))
-		return len(want) >= 8 && during && slices.ContainsFunc(c.texts, func(t string) bool { return strings.Contains(t, want) })
-	})
+	// A probe may be part of another's text: those whose text is the same go first.
+	for _, same := range []func(text, want string) bool{func(text, want string) bool { return text == want }, strings.Contains} {
+		pass(trust.ByText, func(x *trust.Exchange, c *conv) bool {
+			p := probes[x.Probe]
+			if p == nil {
+				return false
+			}
+			want := normal(p.Text)
+			during := c.Start.IsZero() || !c.Start.Before(x.Started.Add(-slack)) && !c.Start.After(x.Ended.Add(slack))
+			return len(want) >= 8 && during && slices.ContainsFunc(c.texts, func(t string) bool { return same(t, want) })
+		})
+	}
 	pass(trust.ByTime, func(x *trust.Exchange, c *conv) bool {
 		return joins[x.Probe] == nil && !c.Start.IsZero() && !c.Start.Before(x.Started.Add(-slack)) && !c.Start.After(x.Ended.Add(slack))
 	})
@@ -191,10 +299,13 @@ func Correlate(source string, probes map[string]*trust.Probe, xs []*trust.Exchan
 // callsOf sums up the conversations of one probe.
 func callsOf(x *trust.Exchange, source, method string, convs []*conv) trust.Calls {
 	c := trust.Calls{Probe: x.Probe, Source: source, Found: true, Complete: true, Method: method, Confidence: trust.Confidence[method]}
+	// Where the trace that was asked for is there, it tells whether all is: others are of tries that failed, whose parents
+	// nobody knows any more. What was done in those counts.
+	own := x.Trace != "" && slices.ContainsFunc(convs, func(v *conv) bool { return v.ID == x.Trace })
 	for _, v := range convs {
 		c.Traces = append(c.Traces, v.ID)
 		c.Spans += len(v.Spans) + len(v.Logs)
-		if len(v.Spans) > 0 && !otlp.HasRoot(v.Spans, x.Span) {
+		if len(v.Spans) > 0 && (!own || v.ID == x.Trace) && !otlp.HasRoot(v.Spans, x.Span) {
 			c.Complete, c.Why = false, "the trace's root span isn't there yet"
 		}
 		for _, t := range v.a.Calls {

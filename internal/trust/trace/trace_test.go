@@ -3,6 +3,10 @@ package trace
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -113,5 +117,94 @@ func TestStore(t *testing.T) {
 	}
 	if list, _ := s.Conversations(t.Context(), t0.Add(time.Hour)); len(list) != 0 {
 		t.Errorf("%+v", list)
+	}
+}
+
+// A store that keeps what it receives has it again after a crash, but for a line that was cut off, and what it says of
+// calls is the same.
+func TestStoreKeeps(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "traces.jsonl")
+	var s Store
+	failed := map[string]any{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "shell", "mcp.tool.result.is_error": true, "n": int64(1) << 60, "list": []any{"a", 1.5}}
+	s.Sink([]otlp.Span{span("t", "0", "", 0, nil)}, nil) // before there is a file
+	if err := s.Keep(path); err != nil {
+		t.Fatal(err)
+	}
+	s.Sink([]otlp.Span{span("t", "1", "0", 0, failed)}, []otlp.Log{{Trace: "t", Time: t0, Name: "gemini_cli.tool_call", Attrs: map[string]any{"function_name": "ls"}}})
+	if err := s.Keep(path); err == nil {
+		t.Error("kept in two files")
+	}
+	want, err := s.Conversations(t.Context(), t0.Add(-time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"spans":[{"trace":"t","id":"cut`); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for range 2 { // the second time nothing is cut off
+		var again Store
+		if err := again.Keep(path); err != nil {
+			t.Fatal(err)
+		}
+		got, err := again.Conversations(t.Context(), t0.Add(-time.Minute))
+		if err != nil || len(got) != 1 || len(got[0].Spans) != 2 || len(got[0].Logs) != 1 {
+			t.Fatalf("%v %+v", err, got)
+		}
+		a, b := otlp.Read(got[0].Spans, got[0].Logs), otlp.Read(want[0].Spans, want[0].Logs)
+		if !reflect.DeepEqual(a.Calls, b.Calls) || len(a.Calls) != 2 || !a.Calls[0].Failed && !a.Calls[1].Failed {
+			t.Errorf("%+v, before %+v", a.Calls, b.Calls)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+		again.Sink([]otlp.Span{span("t", "late", "0", 0, nil)}, nil) // isn't kept any more
+	}
+	if err := os.WriteFile(path, []byte("no JSON\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := new(Store).Keep(path); err == nil {
+		t.Error("garbage was taken up")
+	}
+}
+
+// A try that failed has a trace of its own, whose parent nobody knows any more. What it did counts, and that its root isn't
+// to be seen doesn't make the probe's trace incomplete.
+func TestFailedTries(t *testing.T) {
+	x := exchange("a", "t-2", "", 0)
+	x.Span = "asked"
+	probes := map[string]*trust.Probe{"a": {ID: "a", Text: "what is the weather"}}
+	text := map[string]any{"input.value": "what is the weather"}
+	tool := map[string]any{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "shell"}
+	list := []Conversation{
+		{ID: "t-1", Start: t0, Spans: []otlp.Span{span("t-1", "1", "gone", 0, text), span("t-1", "2", "1", 0, tool)}},
+		{ID: "t-2", Start: t0, Spans: []otlp.Span{span("t-2", "3", "asked", 0, text)}},
+	}
+	c := Correlate("otlp", probes, []*trust.Exchange{x}, list)["a"]
+	if !c.Complete || len(c.Calls) != 1 || c.Calls[0].Tool != "shell" || len(c.Traces) != 2 {
+		t.Errorf("%+v", c)
+	}
+	if c := Correlate("otlp", probes, []*trust.Exchange{x}, list[:1])["a"]; c.Complete {
+		t.Errorf("without its own trace: %+v", c)
+	}
+}
+
+// A probe whose text is part of another's, sent at the same time, is told from it.
+func TestTextWithinText(t *testing.T) {
+	xs := []*trust.Exchange{exchange("a", "", "", 0), exchange("b", "", "", 0)}
+	probes := map[string]*trust.Probe{"a": {ID: "a", Text: "What is the weather?"}, "b": {ID: "b", Text: "Hello! What is the weather?"}}
+	var list []Conversation
+	for _, p := range []string{"a", "b"} {
+		list = append(list, Conversation{ID: "t-" + p, Start: t0, Spans: []otlp.Span{span("t-"+p, "1", "", 0, map[string]any{"input.value": probes[p].Text})}})
+	}
+	got := Correlate("otlp", probes, xs, list)
+	for _, p := range []string{"a", "b"} {
+		if c := got[p]; !slices.Equal(c.Traces, []string{"t-" + p}) || c.Method != trust.ByText {
+			t.Errorf("%s: %+v", p, c)
+		}
 	}
 }
