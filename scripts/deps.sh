@@ -19,6 +19,7 @@ test)
 	file /usr/include/bpf/bpf_helpers.h libbpf-dev
 	file /usr/include/x86_64-linux-gnu/asm/unistd_64.h linux-libc-dev
 	file /usr/include/stdio.h libc6-dev
+	file /usr/lib/python3/dist-packages/pytest python3-pytest
 	;;
 generate) need clang-19 clang-19; need llvm-strip-19 llvm-19; file /usr/include/bpf/bpf_helpers.h libbpf-dev ;;
 bench) need strace strace; need auditd auditd; need git git; need gcc gcc ;;

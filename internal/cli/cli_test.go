@@ -27,6 +27,11 @@ func TestScripts(t *testing.T) {
 			e.Setenv("BODYCAM_KEYS", e.WorkDir+"/keys")
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("HARNESS", harnessDir())
+			tasks, err := filepath.Abs("testdata/tasks")
+			if err != nil {
+				return err
+			}
+			e.Setenv("TASKS", tasks)
 			e.Setenv(harness.HarnessDirEnv, harnessDir())
 			return nil
 		},
@@ -36,6 +41,9 @@ func TestScripts(t *testing.T) {
 				return err == nil, nil
 			}
 			switch cond {
+			case "pytest": // of the sandbox's own Python
+				_, err := os.Stat("/usr/lib/python3/dist-packages/pytest")
+				return err == nil, nil
 			case "root":
 				return os.Geteuid() == 0, nil
 			case "static": // what runs inside a box needs a binary without shared libraries

@@ -41,6 +41,9 @@ type runFlags struct {
 	work                              delegateFlags
 }
 
+// oracle is the agent that plays the task's reference solution.
+const oracle = "oracle"
+
 func runCommand(s *streams) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -62,6 +65,7 @@ plays a scripted model instead (see "bodycam model --help").` +
 		Example: `  bodycam run ./task --agent codex --model gpt-5 --model-url https://api.openai.com/v1 --model-key-env OPENAI_API_KEY
   bodycam run ./task --repeat 3 --json
   bodycam run ./task --agent builtin --model-script turns.yaml
+  bodycam run ./task --agent oracle --require-pass      check the task itself
   bodycam run --kind untrusted -- ./install.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dash := cmd.ArgsLenAtDash()
@@ -81,7 +85,7 @@ plays a scripted model instead (see "bodycam model --help").` +
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.agent, "agent", "", "harness: "+strings.Join(harness.Names(), ", ")+" (default: the kind's, codex)")
+	fl.StringVar(&f.agent, "agent", "", "harness: "+strings.Join(harness.Names(), ", ")+"; or oracle, the task's reference solution (default: the kind's, codex)")
 	fl.StringVar(&f.model, "model", "", "model name")
 	fl.StringVar(&f.kind, "kind", "", "execution kind: a built-in one or a file (default: the task's)")
 	fl.StringVarP(&f.out, "out", "o", "runs", "folder for run directories")
@@ -103,7 +107,7 @@ plays a scripted model instead (see "bodycam model --help").` +
 	fl.StringVar(&f.modelKeyEnv, "model-key-env", "", "variable of this environment that holds the endpoint's key; it never enters the sandbox")
 	fl.StringVar(&f.script, "model-script", "", "play a scripted model from this file instead of an endpoint")
 	fl.DurationVar(&f.timeout, "timeout", 0, "the longest that the agent may run")
-	fl.BoolVar(&f.oracle, "oracle", false, "run the task's reference solution in the agent's place")
+	fl.BoolVar(&f.oracle, "oracle", false, "the same as --agent oracle")
 	fl.BoolVar(&f.noTests, "no-tests", false, "don't run the task's tests")
 	fl.BoolVar(&f.strictEnv, "strict-env", false, "refuse a task whose environment can't be honoured as written")
 	fl.BoolVar(&f.json, "json", false, "print one JSON object a run")
@@ -127,6 +131,14 @@ func (f *runFlags) run(ctx context.Context, s *streams, taskArg string, command 
 	if err := f.valid(); err != nil {
 		return err
 	}
+	if f.agent == oracle {
+		f.oracle = true
+	} else if f.oracle {
+		if f.agent != "" {
+			return usage("--oracle and --agent %s exclude each other", f.agent)
+		}
+		f.agent = oracle
+	}
 	gate, err := parseGate(f.failOn)
 	if err != nil {
 		return err
@@ -141,9 +153,11 @@ func (f *runFlags) run(ctx context.Context, s *streams, taskArg string, command 
 	if err := checkAnalyses(plan); err != nil {
 		return err
 	}
-	h, err := harness.Get(plan.Agent.Harness)
-	if err != nil {
-		return usage("%w", err)
+	var h harness.Harness
+	if !f.oracle {
+		if h, err = harness.Get(plan.Agent.Harness); err != nil {
+			return usage("%w", err)
+		}
 	}
 	endpoint, stop, err := f.endpoint(ctx, s)
 	if err != nil {
@@ -373,7 +387,7 @@ func (f *runFlags) valid() error {
 func (f *runFlags) overrides(taskArg string, command []string) (kind.Overrides, error) {
 	o := kind.Overrides{
 		Harness: f.agent, Model: f.model, Network: f.network, Allow: f.allow, Seccomp: f.seccomp, Sensors: f.sensors,
-		Analyses: f.analyses, User: f.user, Workdir: f.workdir, NoTests: f.noTests, LookupEnv: os.LookupEnv, TaskEnv: f.taskEnv,
+		Analyses: f.analyses, User: f.user, Workdir: f.workdir, NoTests: f.noTests, Oracle: f.oracle, LookupEnv: os.LookupEnv, TaskEnv: f.taskEnv,
 	}
 	if taskArg != "" {
 		o.Command = command

@@ -38,6 +38,7 @@ type Overrides struct {
 	User       string
 	Workdir    string
 	NoTests    bool
+	Oracle     bool // the agent is the task's reference solution: reading it is its job
 	// LookupEnv gives values for ${VAR}; nil: nothing is set.
 	LookupEnv func(name string) (string, bool)
 	// TaskEnv names the variables outside that the task's own ${VAR} may have. A task comes from a stranger: what

@@ -306,6 +306,11 @@ func (r *resolver) judge() {
 		Obligations:  slices.Concat(k.Obligations, t.Obligations),
 		Decoys:       k.Decoys, // whoever is judged has no say
 	}
+	if s := r.t.Solution; r.o.Oracle && s != nil {
+		for _, rule := range []string{"Grading material read", "grading-read"} {
+			j.Suppressions = append(j.Suppressions, Suppression{Rule: rule, Resource: s.Box + "/**", Reason: "the agent is the reference solution", Expires: "9999-12-31"})
+		}
+	}
 	if len(j.Workspace) == 0 {
 		j.Workspace = []string{r.p.Workdir}
 	}

@@ -96,7 +96,14 @@ func (s *run) user(name string) sandbox.User {
 func (s *run) boxUser() sandbox.User {
 	u := s.user(s.plan.Agent.User)
 	for _, p := range s.plan.Setup {
-		text := strings.Join(p.Argv, " ")
+		text := os.Expand(strings.Join(p.Argv, " "), func(name string) string {
+			for _, e := range p.Env {
+				if e.Name == name {
+					return e.Value
+				}
+			}
+			return ""
+		})
 		if (strings.Contains(text, "useradd") || strings.Contains(text, "adduser")) && strings.Contains(text, u.Name) {
 			return sandbox.User{Name: "root", Home: "/root"}
 		}

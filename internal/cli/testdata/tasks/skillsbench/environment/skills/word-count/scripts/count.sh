@@ -1,0 +1,2 @@
+#!/bin/sh
+tr -s "[:space:]-" "\n\n" < "$1" | grep -c .

@@ -1,0 +1,2 @@
+#!/bin/bash
+for f in *.jpeg; do mv -- "$f" "${f%.jpeg}.jpg"; done
