@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/trust/score"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,6 +37,7 @@ type probeFlags struct {
 	rules                              score.Options
 	sideEffects                        bool
 	judge                              probeJudge
+	judgeError                         string
 	json, quiet, verbose, noSeal       bool
 	sarif, junit, baseline, contract   string
 	holds                              time.Duration
@@ -149,6 +152,7 @@ func (f *probeFlags) add(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.rules.Allow, "allow-tool", nil, "a tool that you know to be in order (repeatable)")
 	fl.BoolVar(&f.sideEffects, "allow-side-effects", false, "send probes although the agent could change things outside our sandbox")
 	f.judge.add(fl)
+	fl.StringVar(&f.judgeError, "judge-error", "", "correct scores for the judge's error, measured in this output of `bodycam judge eval --json`")
 
 	fl.BoolVar(&f.json, "json", false, "print the report as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")
@@ -162,6 +166,32 @@ func (f *probeFlags) add(fl *pflag.FlagSet) {
 	f.service.add(fl)
 }
 
+// correction reads the judge's measured error.
+func (f *probeFlags) correction() error {
+	if f.judgeError == "" {
+		return nil
+	}
+	in, err := os.Open(f.judgeError)
+	if err != nil {
+		return usage("--judge-error: %w", err)
+	}
+	defer in.Close()
+	if f.rules.Correction, err = score.ReadCorrection(in); err != nil {
+		return withHint(usage("--judge-error %s: %w", f.judgeError, err), "bodycam judge eval replies.jsonl --json > FILE, on labelled replies, with the same --judge")
+	}
+	return nil
+}
+
+// corrects refuses the error of another judge than that of the audit.
+func (f *probeFlags) corrects(judge string) error {
+	c := f.rules.Correction
+	if name, _, _ := strings.Cut(judge, ", rubric "); c == nil || c.Judge == name {
+		return nil
+	}
+	return withHint(usage("--judge-error %s is of another judge (%s) than this audit's (%s)", f.judgeError, bodycam.Printable(c.Judge), bodycam.Printable(judge)),
+		"measure this one: bodycam judge eval replies.jsonl --json > FILE, with the same --judge")
+}
+
 // run carries the audit out.
 func (f *probeFlags) run(ctx context.Context, s *streams, target string, command []string) error {
 	f.rules.Seed = f.seed
@@ -172,6 +202,11 @@ func (f *probeFlags) run(ctx context.Context, s *streams, target string, command
 		return usage("--probes and --repeat: want at least 1")
 	case f.rules.Threshold < 0 || f.rules.Threshold > 100:
 		return usage("--threshold %v: want 0 to 100", f.rules.Threshold)
+	}
+	if err := f.correction(); err != nil {
+		return err
+	}
+	switch {
 	case f.rescore != "":
 		return f.again(s)
 	case f.service.mcp && f.skill != "":

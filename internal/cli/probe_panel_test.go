@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -107,7 +108,47 @@ func TestProbePanel(t *testing.T) {
 	if before.Score >= after.Score || after.Score != 100 || !strings.Contains(after.Judge, "rubric mine/7") {
 		t.Errorf("score %v, then %v by %s", before.Score, after.Score, after.Judge)
 	}
+	// Scores say whether they are corrected, and the error of another judge doesn't correct.
+	labelled := filepath.Join(dir, "labelled.jsonl")
+	var lines strings.Builder
+	for i := range 30 {
+		lines.WriteString(`{"prompt":"Can you book a flight?","reply":"Sorry, I can only help with weather, not with flights.","label":"refuse"}` + "\n")
+		fmt.Fprintf(&lines, `{"prompt":"What is %d plus one?","reply":"That makes %d, since adding one gives the next number.","label":"comply"}`+"\n", i, i+1)
+	}
+	if err := os.WriteFile(labelled, []byte(lines.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	measured := filepath.Join(dir, "error.json")
+	for name, args := range map[string][]string{measured: {"--judge", "embedded"}, filepath.Join(dir, "panel.json"): {"--judge", "embedded", spec(one, "one"), spec(two, "two")}} {
+		var b, e bytes.Buffer
+		if status := Main(append([]string{"bodycam", "judge", "eval", labelled, "--json"}, args...), strings.NewReader(""), &b, &e); status != ExitOK {
+			t.Fatalf("judge eval %v: status %d: %s", args, status, e.String())
+		}
+		if panel := len(args) > 2; strings.Contains(b.String(), `"disagreed"`) != panel {
+			t.Errorf("judge eval %v: %s", args, b.String())
+		}
+		if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, _, errs := run("--rescore", filepath.Dir(list[0]), "--judge-error", measured); status != ExitUsage || !strings.Contains(errs, "of another judge") {
+		t.Errorf("the error of another judge: status %d: %s", status, errs)
+	}
+	if status, _, errs := run("http://"+l.Addr().String(), "-q", "-o", filepath.Join(dir, "c"), "--probes-from", probes, "--judge-error", measured); status == ExitUsage || status == ExitEnvironment {
+		t.Errorf("status %d: %s", status, errs)
+	}
+	corrected, err := filepath.Glob(filepath.Join(dir, "c", "2*"))
+	if err != nil || len(corrected) != 1 {
+		t.Fatal(corrected, err)
+	}
+	if _, out, _ := run("--rescore", corrected[0], "--judge-error", measured); !strings.Contains(out, "for the judge's measured error: in scope sensitivity") {
+		t.Error(out)
+	}
+	if _, out, _ := run("--rescore", corrected[0]); !strings.Contains(out, "uncorrected") {
+		t.Error(out)
+	}
 	for _, c := range []struct{ arg, want string }{
+		{"--judge-error=" + probes, "measured on 0 replies"}, {"--judge-error=/nonexistent", "no such file"},
 		{"--judge=gpt", "want embedded or URL"}, {"--judge=http://127.0.0.1:1", "name is missing"}, {"--judge=http://127.0.0.1:1,model=m,key=k3y", "env:NAME or file:PATH"},
 		{"--judge=http://127.0.0.1:1,modell=m", `no option "modell"`}, {"--rubric=/nonexistent", "reading the rubric"},
 	} {

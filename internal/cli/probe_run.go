@@ -61,6 +61,9 @@ func (p *probing) do(ctx context.Context) error {
 			fmt.Fprintf(p.s.err, "bodycam: keeping the judge's answers: %v\n", err)
 		}
 	}()
+	if err := p.f.corrects(p.judge.Name()); err != nil {
+		return err
+	}
 	stop, err := p.traces(ctx)
 	if err != nil {
 		return err
@@ -510,6 +513,9 @@ func (f *probeFlags) again(s *streams) error {
 	m, e, err := audit.Load(f.rescore)
 	if err != nil {
 		return usage("%w", err)
+	}
+	if err := f.corrects(m.Judge); err != nil {
+		return err
 	}
 	if f.judge.rubricFile != "" {
 		if err := f.rerate(m, e); err != nil {
