@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"internal/sensor":    {""},
 	"internal/link":      {""},
 	"internal/store":     {"", "ledger"},
+	"internal/approval":  {"", "ledger", "internal/store"},
 	"internal/features":  {"", "internal/store"},
 	"internal/conduct":   {"", "internal/features", "internal/store"},
 	"internal/security":  {"", "rules", "internal/features"},

@@ -189,7 +189,7 @@ func anchorStatus(s *streams, run string, asJSON bool) error {
 
 // keyTypes are the private keys that anchors need.
 var keyTypes = map[string]checkpoint.Algorithm{
-	"digest": checkpoint.Ed25519, "log": checkpoint.Ed25519, "manifest": checkpoint.Ed25519,
+	"digest": checkpoint.Ed25519, "log": checkpoint.Ed25519, "manifest": checkpoint.Ed25519, "approver": checkpoint.Ed25519,
 	"witness": checkpoint.Cosignature, "witness-ml-dsa": checkpoint.MLDSA44,
 }
 
@@ -197,16 +197,16 @@ func anchorKey(s *streams) *cobra.Command {
 	var name, kind string
 	cmd := &cobra.Command{
 		Use:   "key FILE --type TYPE --name NAME",
-		Short: "Make a key for a witness, a shared log, signed digests or a manifest",
+		Short: "Make a key for a witness, a shared log, signed digests, a manifest or an approver",
 		Long: `Make a private key in a new file, and print the verifier key that belongs to it: what verifiers put among their roots.
-TYPE is digest, log, manifest, witness or witness-ml-dsa. The name of a log's key is the log's origin.` +
+TYPE is digest, log, manifest, approver, witness or witness-ml-dsa. The name of a log's key is the log's origin.` +
 			exits("0  made", "2  usage, or the file exists"),
 		Example: "  bodycam anchor key w1.key --type witness --name w1.example",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			alg, ok := keyTypes[kind]
 			if !ok || name == "" {
-				return usage("want --name, and --type digest, log, manifest, witness or witness-ml-dsa")
+				return usage("want --name, and --type digest, log, manifest, approver, witness or witness-ml-dsa")
 			}
 			seed := make([]byte, 32)
 			if _, err := rand.Read(seed); err != nil {

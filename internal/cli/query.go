@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/approval"
 	"github.com/bodycam-dev/bodycam/internal/query"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
@@ -18,7 +19,9 @@ type queryFlags struct {
 	json, noIndex, count bool
 	rng, proof, why      string
 	limit                int
+	approvers            approverFlags
 	ring                 ringFlags
+	items                []approval.Item // approvals and delegations of the answers
 }
 
 func queryCommand(s *streams) *cobra.Command {
@@ -78,8 +81,40 @@ An index (RUN/index.db) is made when it is first needed and whenever the ledger 
 	fl.StringVar(&f.proof, "proof", "", "write a bundle that proves the answers; it must not exist")
 	fl.StringVar(&f.why, "why", "", "causal chain of an event by its number, or of record:N")
 	fl.IntVar(&f.limit, "limit", 0, "end after so many answers")
+	f.approvers.add(fl)
 	f.ring.add(fl)
 	return cmd
+}
+
+// judged finds out which of the approvals and delegations in the answers are signed.
+func (f *queryFlags) judged(r *store.Run, res *query.Result) error {
+	named := map[uint64]bool{}
+	for i := range res.Answers {
+		t := res.Answers[i].Type
+		if t == store.TypeName(store.RecordAction) || t == store.TypeName(store.RecordApproval) {
+			named[res.Answers[i].Record] = true
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	items, err := f.approvers.approvals(r, &f.ring)
+	for _, it := range items {
+		if named[it.Record] || named[it.Of] {
+			f.items = append(f.items, it)
+		}
+	}
+	return err
+}
+
+// said is what is said of a record's approval and delegation, each with what stands before it.
+func (f *queryFlags) said(record uint64, before string) (out string) {
+	for i := range f.items {
+		if it := &f.items[i]; it.Record == record || it.Of == record {
+			out += before + it.What + " " + string(it.Status) + ": " + bodycam.Printable(approvalLine(it))
+		}
+	}
+	return out
 }
 
 // queryError shows where an expression is wrong.
@@ -119,6 +154,9 @@ func (f *queryFlags) find(cmd *cobra.Command, s *streams, r *store.Run, lr *ledg
 	if err != nil {
 		return environment(err)
 	}
+	if err := f.judged(r, res); err != nil {
+		return err
+	}
 	if f.proof != "" {
 		if err := f.prove(res, lr); err != nil {
 			return err
@@ -128,8 +166,9 @@ func (f *queryFlags) find(cmd *cobra.Command, s *streams, r *store.Run, lr *ledg
 	case f.json:
 		err = printJSON(s, struct {
 			*query.Result
-			Proof string `json:"proof,omitempty"`
-		}{res, f.proof})
+			Proof     string          `json:"proof,omitempty"`
+			Approvals []approval.Item `json:"approvals,omitempty"`
+		}{res, f.proof, f.items})
 	case f.count:
 		_, err = fmt.Fprintln(s.out, len(res.Answers))
 	default:
@@ -175,6 +214,7 @@ func (f *queryFlags) text(s *streams, res *query.Result) error {
 				value = value[:500] + "…"
 			}
 		}
+		value += f.said(a.Record, "\n    ")
 		fmt.Fprintf(&b, "%s  %s  %s %s\n    %s\n", at, time.Unix(0, a.Wall).UTC().Format(time.RFC3339Nano), a.Type, bodycam.Printable(a.Kind), value)
 	}
 	sc := res.Scope
@@ -217,6 +257,10 @@ func (f *queryFlags) chain(cmd *cobra.Command, s *streams, r *store.Run, lr *led
 	if f.json {
 		return printJSON(s, chain)
 	}
+	items, err := f.approvers.approvals(r, &f.ring)
+	if err != nil {
+		return err
+	}
 	var b strings.Builder
 	for _, c := range chain {
 		at := ""
@@ -225,6 +269,13 @@ func (f *queryFlags) chain(cmd *cobra.Command, s *streams, r *store.Run, lr *led
 			at = fmt.Sprintf(" (record %d)", *c.Record)
 		case c.Event != 0:
 			at = fmt.Sprintf(" (event %d)", c.Event)
+		}
+		if c.Record != nil && c.What == "delegation" {
+			for i := range items {
+				if it := &items[i]; it.Record == *c.Record && it.What == "delegation" {
+					at += ", " + string(it.Status)
+				}
+			}
 		}
 		fmt.Fprintf(&b, "%s%-10s %s%s\n%s%-10s   %s\n", strings.Repeat("  ", c.Depth), c.What, c.Text, at, strings.Repeat("  ", c.Depth), "", c.Why)
 	}

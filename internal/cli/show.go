@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/approval"
 	"github.com/bodycam-dev/bodycam/internal/features"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/report"
@@ -20,6 +21,7 @@ import (
 
 func showCommand(s *streams) *cobra.Command {
 	var asJSON, all bool
+	var approvers approverFlags
 	cmd := &cobra.Command{
 		Use:   "show RUN",
 		Short: "Say what happened in a run, on one screen",
@@ -37,12 +39,24 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 			if err != nil {
 				return environment(err)
 			}
+			if ids, err := (&ringFlags{}).identities(); err == nil {
+				r.Identities = ids // without keys what is in the ledger alone isn't shown
+			}
+			items, err := approvers.approvals(r, &ringFlags{})
+			if err != nil {
+				return err
+			}
 			if asJSON {
 				enc := json.NewEncoder(s.out)
 				enc.SetIndent("", "  ")
-				err = enc.Encode(sum)
-			} else {
-				err = sum.Text(s.out, s.colour, all)
+				err = enc.Encode(struct {
+					*report.Summary
+					Approvals []approval.Item `json:"approvals,omitempty"`
+				}{sum, items})
+			} else if err = sum.Text(s.out, s.colour, all); err == nil && len(items) > 0 {
+				var b strings.Builder
+				writeApprovals(&b, items)
+				_, err = fmt.Fprintf(s.out, "\n%s", b.String())
 			}
 			if err == nil && !sum.Completed {
 				return &statusError{status: ExitInconclusive}
@@ -52,6 +66,7 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list everything")
+	approvers.add(cmd.Flags())
 	return cmd
 }
 

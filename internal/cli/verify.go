@@ -24,6 +24,7 @@ type verifyFlags struct {
 	log, mirror, identity, ca    string
 	equivocation                 string
 	anchors                      anchorTrust
+	approvers                    approverFlags
 	held                         map[string][]ledger.Pinned // heads of a run, by its path, that other runs' ledgers hold
 	ring                         ringFlags
 }
@@ -49,7 +50,8 @@ verdict is incomplete. What you have no root for is unverifiable. See docs/ANCHO
 Several runs or bundles are verified together: each by itself, each against the checkpoints of it that the others hold, and
 what each signed of work that was handed over (see "bodycam delegate") against the ledgers of both sides. A side that left
 it out is tampered with; without a valid signature a delegation is only asserted; of one run alone the other side isn't
-shown, which is unverifiable and said.
+shown, which is unverifiable and said. A person's approval is signed, by a key that you know as the approver's, or only asserted
+(see "bodycam approve").
 
 Where the log's keys, a witness or an account vouched for two histories, --equivocation DIR keeps a proof of that: a file that
 convicts them before anybody, without this run. To verify such a file says whom: 0 where somebody is convicted.
@@ -107,6 +109,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 	fl.BoolVar(&f.show, "show", false, "print what a bundle discloses")
 	fl.StringVar(&f.equivocation, "equivocation", "", "folder for proofs that two histories of the log were vouched for, where there are any")
 	f.anchors.add(fl)
+	f.approvers.add(fl)
 	f.ring.add(fl)
 	return cmd
 }

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
 )
 
@@ -143,8 +145,13 @@ func writeDelegations(b *strings.Builder, j *delegation.Judgement) {
 	}
 }
 
-// delegations judges those of one run or bundle alone.
+// delegations judges those of one run or bundle alone, and a run's approvals.
 func (v *verification) delegations(f *verifyFlags, trust ledger.Trust) error {
+	if v.Kind == "run" && v.Verdict != ledger.Tampered {
+		if err := v.approvals(f); err != nil {
+			return err
+		}
+	}
 	side, err := f.sideOf(v.Path)
 	if err != nil || side == nil || side.Records() == 0 {
 		return err
@@ -152,4 +159,22 @@ func (v *verification) delegations(f *verifyFlags, trust ledger.Trust) error {
 	v.Delegations = delegation.Judge(trust.Keys, side)
 	v.Verdict = v.Delegations.Lower(v.Verdict)
 	return nil
+}
+
+// approvals says which are signed. They lower nothing: what is only asserted is what was recorded.
+func (v *verification) approvals(f *verifyFlags) (err error) {
+	m, err := f.anchors.manifest()
+	if err != nil {
+		return err
+	}
+	var more []checkpoint.Key
+	if m != nil {
+		more = m.ApproverKeys()
+	}
+	r := &store.Run{Dir: v.Path}
+	if r.Identities, err = f.identities(); err != nil {
+		return err
+	}
+	v.Approvals, err = f.approvers.approvals(r, &f.ring, more...)
+	return err
 }

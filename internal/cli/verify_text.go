@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/approval"
 	"github.com/bodycam-dev/bodycam/internal/mirror"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
@@ -26,6 +27,7 @@ type verification struct {
 	Disclosed []disclosedItem    `json:"disclosed,omitempty"`
 
 	Delegations *delegation.Judgement `json:"delegations,omitempty"`
+	Approvals   []approval.Item       `json:"approvals,omitempty"`
 	// Equivocations are proofs that two histories of a log were vouched for.
 	Equivocations []keptEquivocation `json:"equivocations,omitempty"`
 }
@@ -125,6 +127,9 @@ func (v *verification) text(s *streams) error {
 	}
 	if v.Delegations != nil {
 		writeDelegations(&b, v.Delegations)
+	}
+	if len(v.Approvals) > 0 {
+		writeApprovals(&b, v.Approvals)
 	}
 	fmt.Fprintf(&b, "\n  root of trust: %s\n", bodycam.Printable(strings.Join(v.Trust, "; ")))
 	fmt.Fprintf(&b, "  log %s by %s: %d epochs, %d records, %d events in batches", short(v.Log), bodycam.Printable(v.Recorder), v.Epochs, v.Records, v.Events)

@@ -44,3 +44,16 @@ func (r *Run) Delegate(ctx context.Context, opts ledger.Options, t delegation.Te
 	})
 	return asked, err
 }
+
+// RecordApproval is the type of records that say that a person approved another record of the log, or didn't.
+const RecordApproval = ledger.TypeUser + 7
+
+// Append adds a record to the ledger of a run that has ended, and ends it again.
+func (r *Run) Append(ctx context.Context, opts ledger.Options, e ledger.Entry) (seq uint64, err error) {
+	w, err := ledger.Open(posixstore.New(r.Dir), opts)
+	if err != nil {
+		return 0, fmt.Errorf("opening the ledger of %s to go on with it: %w", r.Dir, err)
+	}
+	seq, err = w.Append(ctx, e)
+	return seq, errors.Join(err, w.Close())
+}

@@ -151,6 +151,8 @@ func TypeName(t ledger.Type) string {
 		return "kept"
 	case RecordDelegation:
 		return "delegation"
+	case RecordApproval:
+		return "approval"
 	}
 	return t.String()
 }

@@ -30,6 +30,8 @@ type Manifest struct {
 	Signers []string `json:"signers,omitempty"`
 	// Keys are the recorders' signing keys: verifier keys, or ed25519:BASE64, ml-dsa-44:BASE64.
 	Keys []string `json:"keys,omitempty"`
+	// Approvers are the keys (verifier keys, named as the approvers are) of people whose approvals count as signed.
+	Approvers []string `json:"approvers,omitempty"`
 	// Roots are what anchors are checked against, by the name that the policy calls them.
 	Roots map[string]Root `json:"roots,omitempty"`
 	// Policy is an [Expression]; empty: none of the roots needs to vouch.
@@ -37,6 +39,7 @@ type Manifest struct {
 
 	policy *Expression
 	keys   []ledger.PublicKey
+	people []checkpoint.Key
 	digest [sha256.Size]byte
 }
 
@@ -130,6 +133,13 @@ func (m *Manifest) valid() (err error) {
 		}
 		m.keys = append(m.keys, k)
 	}
+	for _, s := range m.Approvers {
+		k, err := checkpoint.ParseKey(s)
+		if err != nil {
+			return fmt.Errorf("approvers: %w", err)
+		}
+		m.people = append(m.people, k)
+	}
 	for _, name := range m.names() {
 		r := m.Roots[name]
 		if !validRootName(name) {
@@ -180,12 +190,16 @@ func (m *Manifest) SetPolicy(s string) error {
 // PublicKeys are the recorders' keys.
 func (m *Manifest) PublicKeys() []ledger.PublicKey { return m.keys }
 
+// ApproverKeys are the approvers' keys.
+func (m *Manifest) ApproverKeys() []checkpoint.Key { return m.people }
+
 // Digest is the SHA-256 of the file that it was read from.
 func (m *Manifest) Digest() string { return hex.EncodeToString(m.digest[:]) }
 
-// Merge adds the roots and keys of another manifest. Where both have a root of one name or a policy, those of m stay.
+// Merge adds the roots, keys and approvers of another manifest. Where both have a root of one name or a policy, those of m stay.
 func (m *Manifest) Merge(o *Manifest) {
 	m.Keys, m.keys = append(m.Keys, o.Keys...), append(m.keys, o.keys...)
+	m.Approvers, m.people = append(m.Approvers, o.Approvers...), append(m.people, o.people...)
 	if m.Roots == nil {
 		m.Roots = map[string]Root{}
 	}
