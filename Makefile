@@ -24,7 +24,7 @@ test: deps ## all tests, with what they need installed first
 race: deps ## the tests of concurrent code under the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(RACE)
 
-RACE := ./ledger/... ./internal/session/... ./internal/store/... ./internal/sensor/names/... ./internal/model/... ./internal/harness/...
+RACE := ./ledger/... ./internal/session/... ./internal/store/... ./internal/hostlog/... ./internal/mirror/... ./internal/query/... ./internal/keyring/... ./internal/sensor/names/... ./internal/model/... ./internal/harness/...
 
 lint: ## formatting, vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "gofmt these files:"; echo "$$out"; exit 1; fi
