@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/anchor/config"
 	"github.com/bodycam-dev/bodycam/internal/anchor/sharedlog"
 	"github.com/bodycam-dev/bodycam/internal/anchor/witness"
@@ -151,6 +153,14 @@ func logCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
+// warnings are what a library warns of, as lines of this program's.
+type warnings struct{ s *streams }
+
+func (w warnings) Write(b []byte) (int, error) {
+	_, err := fmt.Fprintf(w.s.err, "bodycam: log: %s\n", bodycam.Printable(strings.TrimRight(string(b), "\n")))
+	return len(b), err
+}
+
 func logServe(s *streams) *cobra.Command {
 	var web webFlags
 	var dir, key, policy, logs string
@@ -177,7 +187,7 @@ or --run only checkpoints of those logs are taken.` +
 			if err != nil {
 				return usage("%w", err)
 			}
-			o := sharedlog.ServerOptions{Dir: dir, Name: name, Seed: seed, Interval: interval}
+			o := sharedlog.ServerOptions{Dir: dir, Name: name, Seed: seed, Interval: interval, Log: warnings{s}}
 			if policy != "" {
 				if o.WitnessPolicy, err = os.ReadFile(policy); err != nil {
 					return usage("%w", err)

@@ -41,6 +41,8 @@ type ServerOptions struct {
 	WitnessPolicy []byte
 	// Interval is the time between two checkpoints. Default: 1 s, and at least 100 ms.
 	Interval time.Duration
+	// Log takes what Tessera warns of, a line each; nil: nobody does. There is one for the process: that of the last log opened.
+	Log io.Writer
 }
 
 // Server is a shared log.
@@ -64,6 +66,9 @@ const maxEntry = 32 << 10
 func Open(ctx context.Context, o ServerOptions) (*Server, error) {
 	if o.Interval == 0 {
 		o.Interval = time.Second
+	}
+	if err := redirect(o.Log); err != nil {
+		return nil, err
 	}
 	signer, key, err := noteSigner(o.Name, o.Seed)
 	if err != nil {

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,19 +36,20 @@ func open(t *testing.T, o ServerOptions) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Log(err) // a test may have closed it
+		end, enough := context.WithTimeout(context.Background(), 2*time.Second)
+		defer enough()
+		if err := s.Close(end); err != nil {
+			t.Log(err) // a test may have closed it, or taken its witness away
 		}
 		stop()
 	})
 	return s
 }
 
-// watched is a shared log with a witness of ours, which Tessera's own client asks.
-func watched(t *testing.T, log *anchortest.Log) (*Server, proof.Root) {
+// witnessed starts a witness of ours, which Tessera's own client asks, and returns the policy that names it and its key.
+func witnessed(t *testing.T) (*httptest.Server, []byte, checkpoint.Key) {
 	t.Helper()
-	seed := bytes.Repeat([]byte{6}, 32)
-	wit, err := checkpoint.NewSigner(checkpoint.Cosignature, seed)
+	wit, err := checkpoint.NewSigner(checkpoint.Cosignature, bytes.Repeat([]byte{6}, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +63,15 @@ func watched(t *testing.T, log *anchortest.Log) (*Server, proof.Root) {
 	}
 	web := httptest.NewServer(w)
 	t.Cleanup(web.Close)
-	policy := fmt.Sprintf("witness w1 %s %s\nquorum w1\n", w.Keys()[0], web.URL)
-	s := open(t, ServerOptions{Dir: t.TempDir(), WitnessPolicy: []byte(policy), Logs: map[string][]checkpoint.Key{anchortest.Origin: {log.Key()}}})
-	return s, proof.Root{Kind: proof.KindLog, Key: key.String(), Witnesses: []string{w.Keys()[0].String()}}
+	return web, fmt.Appendf(nil, "witness w1 %s %s\nquorum w1\n", w.Keys()[0], web.URL), w.Keys()[0]
+}
+
+// watched is a shared log with a witness.
+func watched(t *testing.T, log *anchortest.Log) (*Server, proof.Root) {
+	t.Helper()
+	_, policy, key := witnessed(t)
+	s := open(t, ServerOptions{Dir: t.TempDir(), WitnessPolicy: policy, Logs: map[string][]checkpoint.Key{anchortest.Origin: {log.Key()}}})
+	return s, proof.Root{Kind: proof.KindLog, Key: s.Key().String(), Witnesses: []string{key.String()}}
 }
 
 func TestSuite(t *testing.T) {
@@ -191,5 +202,64 @@ func TestRefuses(t *testing.T) {
 		if w.Code != c.code {
 			t.Errorf("%s %s: %d, want %d", c.method, c.path, w.Code, c.code)
 		}
+	}
+}
+
+// lines is what somebody who listens hears.
+type lines struct {
+	mu   sync.Mutex
+	text string
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text += string(b)
+	return len(b), nil
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text
+}
+
+// TestWarnings: that the log's witness doesn't answer is told to who listens, and written nowhere else.
+func TestWarnings(t *testing.T) {
+	web, policy, _ := witnessed(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr := os.Stderr
+	os.Stderr = w
+	heard := &lines{}
+	s := open(t, ServerOptions{Dir: t.TempDir(), Log: heard, WitnessPolicy: policy})
+	web.Close()
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	log := anchortest.NewLog()
+	log.Grow("x")
+	h, err := log.Head()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { // until the checkpoint can't be published
+		for heard.String() == "" && ctx.Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+		stop()
+	}()
+	if _, err := s.Add(ctx, h.Marshal()); err == nil {
+		t.Error("a checkpoint was published without its witness")
+	}
+	stop()
+	os.Stderr = stderr
+	w.Close()
+	written, err := io.ReadAll(r)
+	if err != nil || len(written) > 0 {
+		t.Errorf("it wrote to standard error: %q, %v", written, err)
+	}
+	if s := heard.String(); !strings.Contains(s, "heckpoint") || strings.Contains(s, "] ") {
+		t.Errorf("heard: %q", s)
 	}
 }
