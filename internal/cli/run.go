@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
@@ -252,7 +254,7 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		}
 	}
 	if r == nil {
-		return ExitEnvironment, environment(err)
+		return ExitEnvironment, withHint(environment(err), hint(err))
 	}
 	status := statusOf(r, err, gate, f.requirePass)
 	sum, serr := summarise(r)
@@ -273,12 +275,26 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 	}
 	if err != nil {
 		fmt.Fprintf(s.err, "bodycam: %v\n", err)
-		var h interface{ Hint() string }
-		if errors.As(err, &h) && h.Hint() != "" {
-			fmt.Fprintf(s.err, "  hint: %s\n", h.Hint())
+		if h := hint(err); h != "" {
+			fmt.Fprintf(s.err, "  hint: %s\n", h)
 		}
 	}
 	return status, nil
+}
+
+// hint says what to do about a failed run, "" where the error says it all.
+func hint(err error) string {
+	var h interface{ Hint() string }
+	var p *fs.PathError
+	switch {
+	case errors.As(err, &h):
+		return h.Hint()
+	case errors.Is(err, syscall.ENOSPC) && errors.As(err, &p):
+		return "make room on the disk of " + filepath.Dir(p.Path) + ", or choose another folder with --out; what was recorded until then is kept"
+	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+		return "choose a folder that you may write to with --out"
+	}
+	return ""
 }
 
 // statusOf is the exit status for a finished run.
@@ -378,6 +394,9 @@ func (f *runFlags) valid() error {
 			return err
 		}
 	}
+	if f.repeat > 1 && f.work.by != "" {
+		return usage("--delegated-by and --repeat exclude each other: a receipt serves once")
+	}
 	if f.timeout < 0 {
 		return usage("--timeout %s: want a positive time", f.timeout)
 	}
@@ -424,6 +443,11 @@ func (f *runFlags) overrides(taskArg string, command []string) (kind.Overrides, 
 		}
 		o.Forward = append(o.Forward, fw)
 	}
+	to, err := f.work.forwards()
+	if err != nil {
+		return o, err
+	}
+	o.Forward = append(o.Forward, to...)
 	return o, nil
 }
 

@@ -302,6 +302,8 @@ func account(r *store.Run, rows []bodycam.Row, links []bodycam.Link) report.Acco
 		switch {
 		case linked[row.Index]:
 			a.Linked++
+		case row.Failed && row.Exit == nil:
+			a.NotRun++ // refused, or not to be started: it claims no effect
 		case row.Command != "" || len(row.Files) > 0:
 			a.Unborne++
 		}

@@ -57,6 +57,7 @@ type Account struct {
 	ToolCalls  int    `json:"tool_calls"`
 	Linked     int    `json:"linked"`     // tool calls that the record bears out
 	Unborne    int    `json:"unborne"`    // tool calls that claim an effect and have no event
+	NotRun     int    `json:"not_run"`    // tool calls of which the transcript itself says that they failed without having run
 	Commands   uint64 `json:"commands"`   // programs that were started in the agent's window
 	Unlinked   int    `json:"unlinked"`   // process trees that no row explains
 	Startup    int    `json:"startup"`    // those of them that began before the first tool call: the harness's own, most likely
@@ -338,6 +339,9 @@ func (s *Summary) account(t *text) {
 	t.f("  %d of %d tool calls borne out by the kernel", a.Linked, a.ToolCalls)
 	if a.Unborne > 0 {
 		t.f("; %s", t.paint("31", fmt.Sprintf("%d claimed and not borne out", a.Unborne)))
+	}
+	if a.NotRun > 0 {
+		t.f("; %d that it says itself failed", a.NotRun)
 	}
 	if a.Unlinked > 0 {
 		t.f("; %s", t.paint("33", plural(a.Unlinked, "process tree")+" that no tool call explains"))

@@ -101,6 +101,9 @@ func (e *NotStartedError) Hint() string {
 	if p, err := exec.LookPath(e.Program); err == nil && e.HostBase {
 		return fmt.Sprintf("%s is on this machine, but the sandbox has only /usr, /bin, /sbin and /lib of it: bind it in a kind (environment.binds), or copy it in a setup step", p)
 	}
+	if !e.HostBase {
+		return "the kind's base doesn't have it: put it there, or copy it in with a setup step"
+	}
 	return "see what the sandbox has, as with: bodycam run -q -- ls /usr/bin"
 }
 

@@ -147,7 +147,7 @@ func (s *run) settle(ctx context.Context) error {
 	s.update(func(r *bodycam.Run) {
 		r.Sensors, r.Complete, r.Windows = health, bodycam.Assess(health), s.obs.spans()
 	})
-	return errors.Join(errs...)
+	return distinct(errs)
 }
 
 // rows ends the transcript, joins it with the record and writes both.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -243,7 +244,24 @@ func (s *run) life(parent context.Context) error {
 	if err := s.obs.failure(); err != nil {
 		errs = append(errs, fmt.Errorf("%w: recording: %w", ErrEnvironment, err))
 	}
-	return errors.Join(errs...)
+	return distinct(errs)
+}
+
+// distinct joins errors. One file that can't be written makes many fail: it is told once.
+func distinct(errs []error) error {
+	var out []error
+	told := map[string]bool{}
+	for _, err := range errs {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			if told[p.Error()] && (!errors.Is(err, ErrEnvironment) || errors.Is(errors.Join(out...), ErrEnvironment)) {
+				continue
+			}
+			told[p.Error()] = true
+		}
+		out = append(out, err)
+	}
+	return errors.Join(out...)
 }
 
 // phase runs one phase under its bound and notes when it began, ended and how.

@@ -63,7 +63,7 @@ func NewID(at time.Time) string {
 }
 
 // Create makes a run directory, which must not exist, and begins to write into it. Without sealing it has no ledger.
-func Create(dir string, info bodycam.Run, sealing *Sealing) (*Writer, error) {
+func Create(dir string, info bodycam.Run, sealing *Sealing) (_ *Writer, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder for runs: %w", err)
 	}
@@ -73,6 +73,11 @@ func Create(dir string, info bodycam.Run, sealing *Sealing) (*Writer, error) {
 		}
 		return nil, fmt.Errorf("making the run directory: %w", err)
 	}
+	defer func() {
+		if err != nil { // what was made of it is no run
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
 	w := &Writer{dir: dir, info: info, types: map[bodycam.Type]uint64{}}
 	for _, sub := range []string{AgentDir, VerifierDir, ArtifactsDir} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
@@ -82,7 +87,6 @@ func Create(dir string, info bodycam.Run, sealing *Sealing) (*Writer, error) {
 	if err := os.WriteFile(filepath.Join(dir, reserveFile), make([]byte, reserveSize), 0o600); err != nil {
 		return nil, fmt.Errorf("reserving space in the run directory: %w", err)
 	}
-	var err error
 	if sealing != nil {
 		if w.seal, err = newSealer(dir, sealing); err != nil {
 			return nil, err
