@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
+	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/session"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
@@ -40,16 +42,29 @@ func (f *delegateFlags) add(fl *pflag.FlagSet) {
 	fl.Int64Var(&f.requests, "serve-requests", 0, "with --serve: end after so many requests that came with a receipt")
 }
 
-// apply puts them into a run's options. close ends what was opened.
-func (f *delegateFlags) apply(s *streams, o *session.Options) (done func(), err error) {
-	done = func() {}
+// forwards are the agents that work is handed to, as the plan names them: they are reached by a name, like any forward.
+func (f *delegateFlags) forwards() (out []kind.Forward, err error) {
 	for _, text := range f.to {
 		from, to, ok := strings.Cut(text, "=")
 		fw, err := parseForward(from + "=0.0.0.0:1") // the same form of name and port
-		if !ok || err != nil {
-			return done, usage("--delegate %s: want NAME:PORT=URL, as worker.example:80=http://10.0.0.7:9000", text)
+		if u, uerr := url.Parse(to); !ok || err != nil || uerr != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, usage("--delegate %s: want NAME:PORT=URL, as worker.example:80=http://10.0.0.7:9000", text)
 		}
-		o.Delegation.To = append(o.Delegation.To, session.Delegate{Host: fw.Host, Port: uint16(fw.Port), URL: to, Scope: f.scope})
+		fw.To = to
+		out = append(out, fw)
+	}
+	return out, nil
+}
+
+// apply puts them into a run's options. done ends what was opened.
+func (f *delegateFlags) apply(s *streams, o *session.Options) (done func(), err error) {
+	done = func() {}
+	to, err := f.forwards()
+	if err != nil {
+		return done, err
+	}
+	for _, fw := range to {
+		o.Delegation.To = append(o.Delegation.To, session.Delegate{Host: fw.Host, Port: uint16(fw.Port), URL: fw.To, Scope: f.scope})
 	}
 	if f.by != "" {
 		if o.Delegation.By, err = readReceipt(f.by); err != nil {
@@ -344,6 +359,14 @@ func (p *prover) answers(ctx context.Context) error {
 	p.acks = map[int]int{}
 	if err := p.read(); err != nil {
 		return err
+	}
+	for _, run := range p.runs {
+		if run == nil {
+			continue
+		}
+		if _, err := p.f.extend(run); err != nil {
+			return withHint(err, "on the machine that recorded it, make a bundle (bodycam delegate bundle) and name that here")
+		}
 	}
 	for i, run := range p.runs {
 		for j, other := range p.sides {

@@ -50,7 +50,7 @@ const (
 	freshness = 10 * time.Minute
 )
 
-// begin makes the run a party to delegations and accepts what it was asked for.
+// beginWork makes the run a party to delegations and accepts what it was asked for.
 func (s *run) beginWork(ctx context.Context) error {
 	d := &s.o.Delegation
 	if len(d.To) == 0 && d.By == nil && (s.o.Service == nil || !s.o.Service.Published) {
@@ -89,11 +89,16 @@ func (s *run) asked() *bodycam.Delegation {
 		Log: hex.EncodeToString(log[:]), Signature: r.Signatures[0]}
 }
 
-// delegates leads the names of other agents to them, with receipts.
+// delegates lets receipts go with what is forwarded to other agents.
 func (s *run) delegates(o *names.Options) {
 	for _, d := range s.o.Delegation.To {
-		o.Forwards = append(o.Forwards, names.Forward{Host: d.Host, Port: d.Port, Target: d.URL,
-			Wrap: func(next http.RoundTripper) http.RoundTripper { return &handOver{s, d, next} }})
+		i := slices.IndexFunc(o.Forwards, func(f names.Forward) bool { return f.Host == d.Host && f.Port == d.Port })
+		if i < 0 {
+			i = len(o.Forwards)
+			o.Forwards = append(o.Forwards, names.Forward{Host: d.Host, Port: d.Port})
+		}
+		o.Forwards[i].Target = d.URL
+		o.Forwards[i].Wrap = func(next http.RoundTripper) http.RoundTripper { return &handOver{s, d, next} }
 	}
 }
 
@@ -133,7 +138,7 @@ func (h *handOver) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Header.Del(delegation.Header)
 		h.answered(context.WithoutCancel(ctx), asked, v)
 	} else {
-		h.s.say1("%s answered without a receipt: whether it recorded the request isn't known", t.To)
+		h.s.noteOnce("%s answered without a receipt: whether it recorded the request isn't known", t.To)
 	}
 	return resp, nil
 }
@@ -145,7 +150,7 @@ func (h *handOver) answered(ctx context.Context, asked *delegation.Receipt, valu
 		err = h.s.party.Acknowledge(ctx, asked, accepted)
 	}
 	if err != nil {
-		h.s.say1("%s:%d answered with a receipt that doesn't hold: %v", h.d.Host, h.d.Port, err)
+		h.s.noteOnce("%s:%d answered with a receipt that doesn't hold: %v", h.d.Host, h.d.Port, err)
 	}
 }
 
@@ -182,8 +187,8 @@ type rest struct {
 	io.Closer
 }
 
-// say1 adds a note to the run, once. Many goroutines call it.
-func (s *run) say1(format string, args ...any) {
+// noteOnce adds a note to the run, once. Many goroutines call it.
+func (s *run) noteOnce(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.update(func(r *bodycam.Run) {
 		if !slices.Contains(r.Notes, text) && len(r.Notes) < 1000 {
@@ -255,7 +260,7 @@ func (i *Inside) take(rw http.ResponseWriter, r *http.Request) (handed bool, err
 	r.Body = body
 	accepted, err := p.Accept(r.Context(), asked, freshness, subject)
 	if err != nil {
-		i.s.say1("a request was refused: %v", err)
+		i.s.noteOnce("a request was refused: %v", err)
 		return false, err
 	}
 	rw.Header().Set(delegation.Header, accepted.HeaderValue())

@@ -196,6 +196,31 @@ func TestHonest(t *testing.T) {
 	}
 }
 
+// TestClosed: one side's log can't be read here. What it signed, as the other side embeds it, is held against its digests.
+func TestClosed(t *testing.T) {
+	a, b := newLog(t, "a", 'a'), newLog(t, "b", 'b')
+	handOver(a, b, "x")
+	closed := func(l *log) *delegation.Side {
+		l.sealed()
+		r, err := ledger.OpenReader(os.DirFS(l.dir))
+		l.must(err)
+		defer r.Close()
+		what := l.side().Disclose()
+		for i := range what {
+			what[i].Closed = true
+		}
+		bundle, err := r.Disclose(what)
+		l.must(err)
+		return delegation.FromBundle(bundle, l.name+".bundle")
+	}
+	j := delegation.Judge(nil, a.side(), closed(b))
+	expect(t, j, delegation.Verified, "")
+	if len(j.Delegations) != 1 {
+		t.Errorf("%+v", j.Delegations)
+	}
+	expect(t, delegation.Judge(nil, closed(a), closed(b)), delegation.Unverifiable, "stays closed")
+}
+
 func TestAlone(t *testing.T) {
 	a, b := newLog(t, "a", 'a'), newLog(t, "b", 'b')
 	handOver(a, b, "x")

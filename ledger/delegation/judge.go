@@ -43,6 +43,7 @@ type Delegation struct {
 	log     ledger.Hash
 	request *Receipt
 	accepts []acceptance
+	closed  *record // a record that can't be read, of that log
 }
 
 // acceptance is what is known of one log's acceptance.
@@ -91,6 +92,9 @@ func Judge(keys []ledger.PublicKey, sides ...*Side) *Judgement {
 		j.judge(d)
 	}
 	for _, d := range append(j.list, j.replays...) {
+		if d.closed != nil && j.named(d) {
+			continue // what the other side embeds says all that is needed of it
+		}
 		if rank[d.Status] > rank[j.Status] {
 			j.Status = d.Status
 		}
@@ -157,6 +161,7 @@ func (j *Judgement) take(s *Side, e *record) {
 	}
 	if e.payload == nil {
 		alone(Unverifiable, "stays closed: %s", e.why)
+		j.list[len(j.list)-1].closed, j.list[len(j.list)-1].log = e, s.ID
 		return
 	}
 	switch e.kind {
@@ -219,6 +224,24 @@ func (j *Judgement) takeAck(s *Side, e *record, alone func(Status, string, ...an
 	}
 	a := j.find(req.Log(), t).by(acc.Log(), req)
 	a.signed = acc
+}
+
+// named tells whether a closed record is one that a receipt names which is embedded elsewhere.
+func (j *Judgement) named(d *Delegation) bool {
+	names := func(r *Receipt) bool {
+		return r != nil && r.Log() == d.log && r.Seq == d.closed.seq && r.Record == d.closed.digest
+	}
+	for _, o := range j.list {
+		if names(o.request) {
+			return true
+		}
+		for i := range o.accepts {
+			if names(o.accepts[i].signed) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // find returns the delegation of a log with that nonce.
