@@ -20,7 +20,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger/posixstore"
 )
 
-func writer(t *testing.T, dir string) *ledger.Writer {
+func writer(t testing.TB, dir string) *ledger.Writer {
 	t.Helper()
 	s, err := checkpoint.NewSigner(checkpoint.Ed25519, make([]byte, 32))
 	if err != nil {
