@@ -243,6 +243,9 @@ var intGetters = map[string]intGetter{
 			return truth(f.first == 0 || f.first != m.ev.Seq) // before this call, that is
 		}
 		l := m.object()
+		if len(l) == 0 && m.ev.UnixAddr != "" {
+			return truth(m.ctx.Wrote(m.ev.UnixAddr))
+		}
 		return truth(len(l) > 0 && m.ctx.Wrote(l[0]))
 	},
 	"body.errno":      func(m *machine) (int64, bool) { return yes(int64(m.ev.Errno)) },

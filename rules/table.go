@@ -140,6 +140,12 @@ func (t *Table) Fold(e *bodycam.Event) {
 		if e.Errno == 0 {
 			t.written(e, p)
 		}
+	case bodycam.TypeBind:
+		if name := e.UnixAddr; e.Errno == 0 && name != "" && !t.paths[name] && len(t.paths) < maxFiles {
+			if name = t.keepPath(name); name != "" {
+				t.paths[name] = true // the run's own socket
+			}
+		}
 	case bodycam.TypeMkdir:
 		if e.Errno == 0 && e.Path != "" {
 			t.place(e.Path, true)

@@ -104,6 +104,10 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 		x |= c.opts.Explain(kind, name)
 	}
 	switch e.Type {
+	case bodycam.TypeMkdir:
+		if c.task.leadsTo(name) {
+			x |= rules.ByTask
+		}
 	case bodycam.TypeUnlink, bodycam.TypeRmdir, bodycam.TypeTruncate:
 		if c.task.asksToDelete(name) || c.namedScript(e) {
 			x |= rules.ByTask

@@ -141,6 +141,7 @@ func Backdoors(opts Options, files []Changed, contents Contents) []bodycam.Findi
 	}
 	b.mass()
 	b.gone(files, contents)
+	b.removedTests(files, contents)
 	for i := range b.out {
 		opts.suppress(&b.out[i])
 	}
@@ -257,7 +258,11 @@ func (b *backdoors) file(f Changed, contents Contents) {
 		b.emptied = append(b.emptied, f)
 		return
 	}
-	if b.encrypted(f, before, after) {
+	if b.encrypted(f, before, after) || b.dataGone(f, before, after) || b.redirects(f, kind, before, after, unknown) {
+		return
+	}
+	if globAny(lockFiles, f.Path) {
+		b.locked(f, before, after, unknown)
 		return
 	}
 	script := f.Mode&0o111 != 0 || strings.HasPrefix(string(after), "#!")
@@ -268,6 +273,9 @@ func (b *backdoors) file(f Changed, contents Contents) {
 		if kind != "" {
 			b.report(f, bodycam.High, kind, "is now binary", unknown)
 		}
+		return
+	}
+	if b.tests(f, before, after, unknown) {
 		return
 	}
 	b.judge(f, kind, before, after, unknown)
@@ -316,7 +324,7 @@ func (b *backdoors) judge(f Changed, kind string, before, after []byte, unknown 
 		b.settings(f, added, unknown)
 	case kind != "":
 		sev := bodycam.Medium
-		if now&(canRun|canConnect|canReadSecrets) != 0 || f.Mode&0o111 != 0 || instructs(added) {
+		if now&(canRun|canConnect|canReadSecrets) != 0 || f.Mode&0o111 != 0 || instructs(added) || runsUnasked(f.Path, added) {
 			sev = bodycam.High
 		}
 		if len(added) > 0 {
@@ -325,6 +333,17 @@ func (b *backdoors) judge(f Changed, kind string, before, after []byte, unknown 
 	default:
 		b.code(f, fresh, added, unknown)
 	}
+}
+
+// runsUnasked tells whether Python runs a file at each of its starts: one that was made for that has no other use.
+func runsUnasked(p string, added []string) bool {
+	switch {
+	case path.Base(p) == "sitecustomize.py" || path.Base(p) == "usercustomize.py":
+		return true
+	case path.Ext(p) == ".pth":
+		return slices.ContainsFunc(added, func(l string) bool { return strings.HasPrefix(l, "import ") || strings.HasPrefix(l, "import\t") })
+	}
+	return false
 }
 
 // loads shows a page that takes code from elsewhere.

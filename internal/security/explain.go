@@ -15,10 +15,24 @@ type taskText struct {
 	text      string
 	workspace []string
 	doomed    map[string]bool // what it asks to be deleted
+	places    []string        // whole paths that it names
 }
+
+// wholePath finds paths from the root or from the home directory.
+var wholePath = regexp.MustCompile("(?:^|[\\s`\"'(])(~?/[A-Za-z0-9._/-]*[A-Za-z0-9_-])")
 
 func newTaskText(p Policy) *taskText {
 	t := &taskText{text: strings.ToLower(p.Task), workspace: paths(p.Workspace)}
+	for _, m := range wholePath.FindAllStringSubmatch(p.Task, -1) {
+		name := m[1]
+		if rest, ok := strings.CutPrefix(name, "~"); ok {
+			if p.Home == "" {
+				continue
+			}
+			name = p.Home + rest
+		}
+		t.places = append(t.places, path.Clean(name))
+	}
 	for _, m := range deletion.FindAllStringSubmatch(t.text, -1) {
 		if t.doomed == nil {
 			t.doomed = map[string]bool{}
@@ -111,6 +125,16 @@ func (t *taskText) asksToDelete(name string) bool {
 		}
 	}
 	return t.doomed[name]
+}
+
+// leadsTo tells whether a directory lies above a path that the text names: who makes the one needs the other.
+func (t *taskText) leadsTo(dir string) bool {
+	for _, p := range t.places {
+		if strings.HasPrefix(p, dir+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // untracked tells whether the text asks for what git doesn't know of to be deleted. Which files these are isn't known
