@@ -20,6 +20,7 @@ ANVIL ?= $(CURDIR)/.harness/node_modules/@foundry-rs/anvil-linux-amd64/bin/anvil
 
 test: deps ## all tests, with what they need installed first
 	ANVIL=$(ANVIL) $(GO) test -timeout 25m ./...
+	cd internal/anchor/interop && $(GO) vet . && $(GO) test -timeout 5m .
 
 race: deps ## the tests of concurrent code under the race detector
 	CGO_ENABLED=1 $(GO) test -race -short -timeout 20m $(RACE)
