@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -251,6 +252,24 @@ func TestForeignNonce(t *testing.T) {
 	}
 }
 
+// TestReverted: where another writer was faster, between estimate and block, the transaction fails; that is a conflict and no
+// anchor, and not tried again.
+func TestReverted(t *testing.T) {
+	w := newWay(t, nil)
+	w.step(anchor.Submitted)
+	sender, log := address(w.Sender()), proof.ChainLog(anchortest.Origin)
+	outer := proof.Keccak(sender[:], make([]byte, 32))
+	slot := proof.Keccak(log[:], outer[:])
+	w.RPC("anvil_setStorageAt", w.m.o.Contract, common.Hash(slot), common.Hash{9})
+	w.Mine()
+	if s, err := w.m.Advance(t.Context(), w.h, w.ticket); !errors.Is(err, anchor.ErrConflict) || !strings.Contains(err.Error(), "reverted") {
+		t.Errorf("%s, %v", s.State, err)
+	}
+	if n := w.Events(proof.DesignHead, w.m.o.Contract); n != 0 {
+		t.Errorf("%d events", n)
+	}
+}
+
 // TestForkIsFree: a second history is found by the estimate, before it costs.
 func TestForkIsFree(t *testing.T) {
 	w := newWay(t, nil)
@@ -307,6 +326,66 @@ func TestNodes(t *testing.T) {
 		w.Doors[1].Lie.Store(&lie)
 		if s, err := w.m.Advance(t.Context(), w.h, w.ticket); err == nil {
 			t.Errorf("while the nodes disagree it is %s", s.State)
+		}
+	})
+	t.Run("one of three asks for a tip of 1,000 gwei", func(t *testing.T) {
+		for position := range 3 {
+			c := newChain(t)
+			contract := c.deploy(proof.DesignHead)
+			liar := c.Open()
+			lie := func(method string, answer []byte) []byte {
+				if method == "eth_maxPriorityFeePerGas" {
+					return []byte(`{"jsonrpc":"2.0","id":` + id(answer) + `,"result":"0xe8d4a51000"}`)
+				}
+				return answer
+			}
+			liar.Lie.Store(&lie)
+			o := c.options(proof.DesignHead, contract)
+			o.Nodes = slices.Insert(o.Nodes, position, liar.URL)
+			m := &Mechanism{c.client(o)}
+			log := anchortest.NewLog()
+			log.Grow("x")
+			h, err := log.Head()
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := m.Prepare(t.Context(), h, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tk, err := parseTicket(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx, err := tk.last()
+			if err != nil || tx.GasTipCap().Cmp(big.NewInt(100e9)) > 0 {
+				t.Errorf("with the liar as node %d the tip is %v, %v", position, tx.GasTipCap(), err)
+			}
+		}
+	})
+	t.Run("all lie of what the block holds", func(t *testing.T) {
+		for _, field := range []string{"cumulativeGasUsed", "status", "address"} {
+			w := newWay(t, nil)
+			w.step(anchor.Submitted)
+			w.Mine()
+			lie := func(method string, answer []byte) []byte {
+				if method != "eth_getBlockReceipts" {
+					return answer
+				}
+				switch field {
+				case "status":
+					return bytes.ReplaceAll(answer, []byte(`"status":"0x1"`), []byte(`"status":"0x0"`))
+				case "cumulativeGasUsed":
+					return bytes.ReplaceAll(answer, []byte(`"cumulativeGasUsed":"0x`), []byte(`"cumulativeGasUsed":"0x1`))
+				}
+				return bytes.ReplaceAll(answer, []byte(strings.ToLower(w.m.o.Contract.Hex())), []byte("0x"+strings.Repeat("22", 20)))
+			}
+			for _, d := range w.Doors {
+				d.Lie.Store(&lie)
+			}
+			if s, err := w.m.Advance(t.Context(), w.h, w.ticket); err == nil || s.Evidence != nil || !strings.Contains(err.Error(), "lead to its header") {
+				t.Errorf("%s: %v", field, err)
+			}
 		}
 	})
 	t.Run("another chain", func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
-	"github.com/ethereum/go-ethereum/ethclient"
 
 	"github.com/bodycam-dev/bodycam/internal/anchor"
 )
@@ -43,9 +42,7 @@ const bump = 15
 // sign adds a transaction to a lane: the first one under the account's next nonce, a later one under the same nonce with
 // higher fees.
 func (c *Client) sign(ctx context.Context, r road, l *lane) error {
-	tip, err := first(ctx, r.nodes, "asking for the tip", func(ctx context.Context, e *ethclient.Client) (*big.Int, error) {
-		return e.SuggestGasTipCap(ctx)
-	})
+	tip, err := r.nodes.tip(ctx, len(l.Txs) > 0)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/ethereum/go-ethereum"
@@ -131,7 +132,30 @@ func (n *nodes) nextNonce(ctx context.Context, account common.Address) (uint64, 
 	return next, nil
 }
 
-// baseFee is that of the newest block.
+// tip is the middle one of what the nodes say that includers ask for, so that no one node can make us pay what it likes. Between
+// two it is the lower one, and the higher one where the lower one got us nowhere.
+func (n *nodes) tip(ctx context.Context, higher bool) (*big.Int, error) {
+	var tips []*big.Int
+	var errs []error
+	for i, c := range n.list {
+		t, err := c.SuggestGasTipCap(ctx)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", n.names[i], err))
+			continue
+		}
+		tips = append(tips, t)
+	}
+	if len(tips) < n.agree {
+		return nil, fmt.Errorf("asking for the tip: %w", errors.Join(errs...))
+	}
+	slices.SortFunc(tips, (*big.Int).Cmp)
+	if higher {
+		return tips[len(tips)/2], nil
+	}
+	return tips[(len(tips)-1)/2], nil
+}
+
+// baseFee is that of the newest block. What is paid is the chain's; a false answer only moves the bound of what may be.
 func (n *nodes) baseFee(ctx context.Context) (*big.Int, error) {
 	h, err := first(ctx, n, "asking for the newest block", func(ctx context.Context, e *ethclient.Client) (*types.Header, error) {
 		return e.HeaderByNumber(ctx, nil)
