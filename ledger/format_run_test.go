@@ -392,6 +392,63 @@ func TestStrangerKernelEvents(t *testing.T) {
 	}
 }
 
+// TestStrangerRun: with the document and a key, a whole run is verified and opened, every event down to its fields.
+func TestStrangerRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "r")
+	id := identity(t)
+	w, err := store.Create(dir, bodycam.Run{ID: "r", Started: time.Now()}, &store.Sealing{
+		Signers: []checkpoint.Signer{seedSigner(t, checkpoint.Ed25519, 3)}, Recipients: []age.Recipient{id.Recipient()}, Recorder: "example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const events, actions = 600, 450 // more than one batch; more than one epoch
+	for i := range events {
+		e := kernelEvents()[i%3]
+		err = errors.Join(err, w.Event(&e))
+	}
+	for range actions {
+		err = errors.Join(err, w.Action(kernelAction()))
+	}
+	err = errors.Join(err, w.Rows([]bodycam.Row{{Kind: bodycam.RowTool, Command: "ls"}}), w.Findings([]bodycam.Finding{{Rule: "r1", Count: 1}}), w.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStranger(t, "valid.tar")
+	s.files, s.ages = map[string][]byte{}, []age.Identity{id}
+	for _, name := range []string{"ledger/genesis", "ledger/00000000.log", "ledger/00000000.keys", "ledger/epochs", "ledger/checkpoint", "payload/00000000.bin"} {
+		if s.files[name], err = os.ReadFile(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cols := columns(t)
+	seq, seen := uint64(0), map[uint64]int{}
+	s.each = func(r *recordMap, what []byte) error {
+		seen[r.Type]++
+		switch r.Type {
+		case 16:
+			seq++
+			compareEvent(t, cols, what, kernelEvents()[(seq-1)%3], seq)
+		case 19:
+			var head struct {
+				Name string `cbor:"1,keyasint"`
+				Size uint64 `cbor:"2,keyasint"`
+				Sum  []byte `cbor:"3,keyasint"`
+			}
+			rest, err := cbor.UnmarshalFirst(what, &head)
+			if err != nil || uint64(len(rest)) != head.Size || !bytes.Equal(h(rest), head.Sum) {
+				t.Errorf("a file: %+v, %v", head, err)
+			}
+		}
+		return nil
+	}
+	if err := s.verify(); err != nil {
+		t.Fatal(err)
+	}
+	if seen[16] != events || seen[17] != actions || seen[18] != 1 || seen[19] != 2 || seen[20] != 1 {
+		t.Errorf("by type it opened %v", seen)
+	}
+}
+
 func strangerAccepts(t *testing.T, b []byte) (ok bool) {
 	defer func() {
 		if recover() != nil { // a stranger who panics hasn't accepted it

@@ -32,7 +32,8 @@ type stranger struct {
 	em    cbor.EncMode
 	id    []byte
 	ages  []age.Identity
-	say   func(name string, b []byte) // hears what the worked example shows
+	say   func(name string, b []byte)            // hears what the worked example shows
+	each  func(r *recordMap, event []byte) error // hears of every payload and event, if that is wanted
 }
 
 type genesisMap struct {
@@ -222,12 +223,17 @@ func (s *stranger) epoch(hd *headerMap, log, pay, head []byte) ([]byte, error) {
 			return nil, fmt.Errorf("record %d is another", r.Seq)
 		}
 		leaves = append(leaves, head)
-		if r.Seq < 2 {
+		if r.Seq < 2 && s.each == nil {
 			s.say(fmt.Sprint("frame-", r.Seq), raw[:len(raw)-len(rest)])
 			s.say(fmt.Sprint("record-", r.Seq), enc)
 			s.say(fmt.Sprint("digest-", r.Seq), head)
 			if err := s.payload(hd, &r, pay[:size]); err != nil {
 				return nil, err
+			}
+		}
+		if s.each != nil {
+			if err := s.openAll(hd, &r, pay[:size]); err != nil {
+				return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 			}
 		}
 		pay = pay[size:]
@@ -302,16 +308,27 @@ func (s *stranger) payload(hd *headerMap, r *recordMap, stored []byte) error {
 	return nil
 }
 
+// secret opens the last wrap that is for the epoch.
 func (s *stranger) secret(epoch uint64) ([]byte, error) {
-	body, _, _, err := frame(s.files["ledger/00000000.keys"])
-	if err != nil {
-		return nil, err
+	var file []byte
+	var first uint64
+	for b := s.files["ledger/00000000.keys"]; len(b) > 0; {
+		body, check, rest, err := frame(b)
+		if err != nil || !bytes.Equal(crc(body), check) {
+			return nil, fmt.Errorf("a wrap: %v", err)
+		}
+		b = rest
+		n, size := binary.Uvarint(body)
+		body, count := body[size:], uint64(1)
+		if body[0] < 'a' {
+			count, size = binary.Uvarint(body)
+			body = body[size:]
+		}
+		if epoch >= n && epoch-n < count {
+			file, first = body, n
+		}
 	}
-	n, size := binary.Uvarint(body)
-	if n != epoch {
-		return nil, fmt.Errorf("the first wrap is that of epoch %d", n)
-	}
-	r, err := age.Decrypt(bytes.NewReader(body[size:]), s.ages...)
+	r, err := age.Decrypt(bytes.NewReader(file), s.ages...)
 	if err != nil {
 		return nil, err
 	}
@@ -320,13 +337,107 @@ func (s *stranger) secret(epoch uint64) ([]byte, error) {
 		return nil, err
 	}
 	var w struct {
-		Log    []byte `cbor:"1,keyasint"`
-		Secret []byte `cbor:"2,keyasint"`
+		Log    []byte   `cbor:"1,keyasint"`
+		Secret []byte   `cbor:"2,keyasint,omitempty"`
+		Group  [][]byte `cbor:"5,keyasint,omitempty"`
 	}
 	if err := s.decode(plain, &w); err != nil || !bytes.Equal(w.Log, s.id) {
 		return nil, fmt.Errorf("another log's secret: %v", err)
 	}
+	if w.Group != nil {
+		return w.Group[epoch-first], nil
+	}
 	return w.Secret, nil
+}
+
+func gcmOf(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// openAll opens a payload of form 1, 17, 2 (without chunks) or 3, and compares it with its commitment.
+func (s *stranger) openAll(hd *headerMap, r *recordMap, stored []byte) error {
+	if r.Form == 17 {
+		if !bytes.Equal(h([]byte{3}, stored), r.Commitment) {
+			return errForm
+		}
+		return nil
+	}
+	secret, err := s.secret(hd.Epoch)
+	if err != nil {
+		return err
+	}
+	prk, err := hkdf.Extract(sha256.New, secret, binary.BigEndian.AppendUint64(bytes.Clone(s.id), hd.Epoch))
+	if err != nil {
+		return err
+	}
+	event, err := hkdf.Expand(sha256.New, prk, string(append(binary.BigEndian.AppendUint64([]byte("bodycam-ledger/v1 event"), r.Seq), r.ID...)), 32)
+	if err != nil {
+		return err
+	}
+	key, err := hkdf.Expand(sha256.New, event, "bodycam-ledger/v1 cipher", 32)
+	if err != nil {
+		return err
+	}
+	gcm, err := gcmOf(key)
+	if err != nil {
+		return err
+	}
+	if r.Form == 1 {
+		plain, err := gcm.Open(nil, make([]byte, 12), stored, nil)
+		if err != nil || !bytes.Equal(h([]byte{2}, event, plain), r.Commitment) {
+			return fmt.Errorf("%w: %v", errForm, err)
+		}
+		return s.each(r, plain)
+	}
+	n, size := binary.Uvarint(stored)
+	head, body := stored[size:size+int(n)], stored[size+int(n):]
+	if head, err = gcm.Open(nil, make([]byte, 12), head, nil); err != nil {
+		return err
+	}
+	var m struct {
+		Key  []byte `cbor:"1,keyasint"`
+		Salt []byte `cbor:"2,keyasint"`
+		Size uint64 `cbor:"3,keyasint,omitempty"`
+	}
+	if err := s.decode(head, &m); err != nil {
+		return err
+	}
+	if gcm, err = gcmOf(m.Key); err != nil {
+		return err
+	}
+	if body, err = gcm.Open(nil, make([]byte, 12), body, nil); err != nil {
+		return err
+	}
+	if r.Form == 2 {
+		if !bytes.Equal(h([]byte{2}, m.Salt, body), r.Commitment) || uint64(len(body)) != m.Size {
+			return errForm
+		}
+		return s.each(r, body)
+	}
+	block, err := aes.NewCipher(m.Salt)
+	if err != nil {
+		return err
+	}
+	salts := make([]byte, 16*r.Count)
+	cipher.NewCTR(block, make([]byte, 16)).XORKeyStream(salts, salts)
+	var leaves [][]byte
+	for i := range r.Count {
+		n, size := binary.Uvarint(body)
+		e := body[size : size+int(n)]
+		body = body[size+int(n):]
+		leaves = append(leaves, h([]byte{0}, salts[16*i:16*i+16], e))
+		if err := s.each(r, e); err != nil {
+			return err
+		}
+	}
+	if !bytes.Equal(tree(leaves), r.Commitment) || len(body) != 0 {
+		return errForm
+	}
+	return nil
 }
 
 func newStranger(t *testing.T, file string) *stranger {

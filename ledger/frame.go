@@ -42,6 +42,25 @@ type cursor struct {
 	mono    int64
 	scratch [1 + maxFrame]byte
 	digests []Hash // of the epoch that was walked last; kept for its room
+	kinds   map[string]string
+}
+
+// maxKinds bounds the kinds that a cursor keeps.
+const maxKinds = 64
+
+// kind is b as a string. A log has few kinds, and a string for each record would be most of a verifier's garbage.
+func (c *cursor) kind(b []byte) string {
+	if s, ok := c.kinds[string(b)]; ok {
+		return s
+	}
+	s := string(b)
+	if c.kinds == nil {
+		c.kinds = map[string]string{}
+	}
+	if len(c.kinds) < maxKinds {
+		c.kinds[s] = s
+	}
+	return s
 }
 
 // stored is a record as a segment holds it.
@@ -223,7 +242,7 @@ func (c *cursor) readRecord(b []byte, s *stored) (rest []byte, err error) {
 	s.Wall = c.wall + f.varint()
 	s.Mono = c.mono + f.varint()
 	if n := f.bytes(1); n != nil {
-		s.Kind = string(f.bytes(int(n[0])))
+		s.Kind = c.kind(f.bytes(int(n[0])))
 	}
 	s.Group = f.uvarint()
 	if s.Form.Kind() == FormBatch {
