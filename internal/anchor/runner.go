@@ -100,8 +100,8 @@ func (r *Runner) Flush(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			if err == nil && r.st.Way != nil && r.st.Way.Error != "" {
-				err = errors.New(r.st.Way.Error)
+			if t := r.trouble(); err == nil && t.Error != "" {
+				err = errors.New(t.Error)
 			}
 			return errors.Join(fmt.Errorf("anchor %s isn't final yet: %w", r.opts.Name, context.Cause(ctx)), err)
 		}
@@ -125,11 +125,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (r *Runner) untilNext() time.Duration {
-	t := &r.st.Trouble
+// trouble is what keeps it from going on.
+func (r *Runner) trouble() *Trouble {
 	if r.st.Way != nil {
-		t = &r.st.Way.Trouble
+		return &r.st.Way.Trouble
 	}
+	return &r.st.Trouble
+}
+
+func (r *Runner) untilNext() time.Duration {
+	t := r.trouble()
 	if t.Attempts > 0 {
 		return max(min(t.Next.Sub(r.opts.Now()), r.opts.RetryMax), time.Millisecond)
 	}

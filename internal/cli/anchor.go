@@ -44,8 +44,8 @@ while the run does, as a kind's "anchors:" does by itself.` +
 			if len(to) == 0 {
 				return usage("want --to FILE with anchors")
 			}
-			if !isRunOrBundle(args[0]) {
-				return usage("%s has no ledger", args[0])
+			if err := wantLedger(args[0]); err != nil {
+				return err
 			}
 			list, err := openAnchors(cmd.Context(), to)
 			if err != nil {
@@ -103,11 +103,11 @@ func anchorRun(ctx context.Context, run string, list []anchor.Named, follow bool
 	if follow {
 		b := anchor.Start(ctx, run, list)
 		untilEnded(ctx, run)
-		end, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		end, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, impatient(patience))
 		defer stop()
 		err = b.Finish(end)
 	} else {
-		end, stop := context.WithTimeout(ctx, patience)
+		end, stop := context.WithTimeoutCause(ctx, patience, impatient(patience))
 		defer stop()
 		err = anchor.Flush(end, run, list)
 	}
@@ -118,6 +118,11 @@ func anchorRun(ctx context.Context, run string, list []anchor.Named, follow bool
 		return environment(fmt.Errorf("anchoring %s: %w", run, err))
 	}
 	return nil
+}
+
+// impatient says that an anchor took longer than it may. What was begun lies with the run.
+func impatient(patience time.Duration) error {
+	return fmt.Errorf("%v have passed; `bodycam anchor` goes on with it", patience)
 }
 
 // untilEnded waits until a run has ended or the context does. A directory that isn't a run's, such as a mirror's copy, never ends.
@@ -148,7 +153,18 @@ func anchorStatusCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
+// wantLedger refuses what isn't the directory of a run, or of a copy of one, with a ledger.
+func wantLedger(run string) error {
+	if _, err := os.Stat(filepath.Join(run, "ledger", "genesis")); err != nil {
+		return withHint(usage("%s has no ledger: %w", run, err), "`bodycam run` prints where it leaves its run directories")
+	}
+	return nil
+}
+
 func anchorStatus(s *streams, run string, asJSON bool) error {
+	if err := wantLedger(run); err != nil {
+		return err
+	}
 	list, err := anchor.Statuses(run)
 	if err != nil {
 		return usage("%w", err)
@@ -296,10 +312,10 @@ func besideRun(ctx context.Context, s *streams, plan *kind.Plan, run string, sea
 	b := anchor.Start(ctx, run, named)
 	return func() {
 		const patience = 2 * time.Minute
-		end, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		end, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), patience, impatient(patience))
 		defer stop()
 		if err := b.Finish(end); err != nil {
-			fmt.Fprintf(s.err, "bodycam: anchoring: %v (bodycam anchor %s goes on with it)\n", err, run)
+			fmt.Fprintf(s.err, "bodycam: anchoring %s: %v\n", run, err)
 		}
 	}, nil
 }

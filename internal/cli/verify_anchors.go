@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/goccy/go-yaml"
 	"github.com/spf13/pflag"
 )
 
@@ -18,7 +20,7 @@ type anchorTrust struct {
 }
 
 func (a *anchorTrust) add(fl *pflag.FlagSet) {
-	fl.StringVar(&a.roots, "roots", "", "file of your own roots of trust for anchors, and a policy over them")
+	fl.StringVar(&a.roots, "roots", "", "file of your own roots of trust for anchors, JSON or YAML, and a policy over them")
 	fl.StringVar(&a.operator, "manifest", "", "operator's signed manifest of roots")
 	fl.StringVar(&a.digest, "manifest-digest", "", "SHA-256 that the operator's manifest must have, from elsewhere")
 	fl.StringVar(&a.policy, "policy", "", "who must vouch, in place of the manifest's policy")
@@ -35,6 +37,11 @@ func (a *anchorTrust) manifest() (*proof.Manifest, error) {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			return nil, usage("reading roots of trust: %w", err)
+		}
+		if t := bytes.TrimSpace(b); i == 0 && len(t) > 0 && t[0] != '{' { // of one's own, and so not signed as it is
+			if b, err = yaml.YAMLToJSON(b); err != nil {
+				return nil, usage("roots of trust in %s: %w", name, err)
+			}
 		}
 		files[i] = b
 	}

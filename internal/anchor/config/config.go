@@ -91,6 +91,10 @@ func Read(path string) ([]Config, error) {
 	if b, err = yaml.YAMLToJSON(b); err == nil {
 		err = strict(b, &doc)
 	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		err = errors.New("it must hold a list named anchors")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading anchors from %s: %w", path, err)
 	}
@@ -107,7 +111,7 @@ func Parse(raw []json.RawMessage, dir string) ([]Config, error) {
 	for i, r := range raw {
 		c := Config{dir: dir}
 		if err := strict(r, &c); err != nil {
-			return nil, fmt.Errorf("anchor %d: %w", i+1, err)
+			return nil, fmt.Errorf("anchor %d: %s", i+1, strings.TrimPrefix(err.Error(), "json: "))
 		}
 		if c.Name == "" {
 			c.Name = c.Kind
@@ -184,6 +188,9 @@ func (c Config) Open(ctx context.Context) (anchor.Mechanism, error) {
 func (c Config) open(ctx context.Context) (anchor.Mechanism, error) {
 	switch c.Kind {
 	case proof.KindDigest:
+		if c.Key == "" {
+			return nil, errors.New("it needs a key, of `bodycam anchor key --type digest`")
+		}
 		_, s, err := ReadKey(c.path(c.Key))
 		if err == nil && c.To == "" {
 			err = errors.New("it needs a folder: to")
@@ -200,6 +207,9 @@ func (c Config) open(ctx context.Context) (anchor.Mechanism, error) {
 		}
 		return &sharedlog.Mechanism{URL: c.To, Root: *c.Root}, nil
 	case proof.KindWitness:
+		if n := len(c.Witnesses); n == 0 || c.Quorum < 0 || c.Quorum > n {
+			return nil, fmt.Errorf("it needs witnesses, and a quorum of at most as many: %d of %d", c.Quorum, n)
+		}
 		m := &witness.Mechanism{Quorum: c.Quorum}
 		for _, w := range c.Witnesses {
 			k, err := checkpoint.ParseKey(w.Key)
@@ -219,6 +229,9 @@ func (c Config) open(ctx context.Context) (anchor.Mechanism, error) {
 
 // Client makes the client of an evm anchor.
 func (c Config) Client(ctx context.Context) (*evm.Client, error) {
+	if len(c.Nodes) == 0 || c.Key == "" {
+		return nil, errors.New("it needs nodes, and the file of an account's key")
+	}
 	o := evm.Options{Nodes: c.Nodes, Agree: c.Agree, Chain: c.Chain, Contract: common.HexToAddress(c.Contract), Design: c.Design}
 	o.MaxFee = gwei(c.MaxFee)
 	b, err := os.ReadFile(c.path(c.Key))
