@@ -26,10 +26,11 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
-const usage = `Usage: bodycam-verify [flags] PATH
+const usage = `Usage: bodycam-verify [flags] PATH…
 
 PATH is a run directory or its ledger directory, or a bundle file; or a proof of equivocation, that somebody vouched for
-two histories of one log.
+two histories of one log. Several runs or bundles are verified together: each by itself, and what their recorders signed of
+work that one handed to another (docs/DELEGATION.md).
 
 Whoever is judged doesn't choose the yardstick: give at least one root of trust, -log, -key, -checkpoint,
 -witness, -roots or -manifest. Without one the verdict is at best "incomplete"; -self settles for consistency.
@@ -92,7 +93,8 @@ type settings struct {
 	policy   string
 	manifest *proof.Manifest
 	json     bool
-	path     string
+	paths    []string
+	path     string // that is being verified
 }
 
 // outcome is the report, with what the anchors come to.
@@ -117,12 +119,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "bodycam-verify: %v\nTry bodycam-verify -h.\n", err)
 		return exitUsage
 	}
-	if b, err := os.ReadFile(s.path); err == nil && proof.IsEquivocation(b) {
+	if b, err := os.ReadFile(s.path); err == nil && len(s.paths) == 1 && proof.IsEquivocation(b) {
 		return s.equivocation(b, stdout, stderr)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	report, err := s.verify(ctx)
+	verdict, report, text, err := s.report(ctx)
 	if err != nil {
 		fmt.Fprintf(stderr, "bodycam-verify: %v\n", err)
 		return exitUnreadable
@@ -130,19 +132,35 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if s.json {
 		err = encode(stdout, report)
 	} else {
-		err = print(stdout, report)
+		err = text(stdout)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "bodycam-verify: writing the report: %v\n", err)
 		return exitUnreadable
 	}
-	switch report.Verdict {
+	switch verdict {
 	case ledger.Verified:
 		return exitVerified
 	case ledger.Tampered:
 		return exitTampered
 	}
 	return exitIncomplete
+}
+
+// report verifies what the paths hold: the verdict, the report as JSON has it, and for people.
+func (s *settings) report(ctx context.Context) (ledger.Verdict, any, func(io.Writer) error, error) {
+	if len(s.paths) > 1 {
+		t, err := s.together(ctx)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		return t.Verdict, t, t.print, nil
+	}
+	r, err := s.verify(ctx)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	return r.Verdict, r, func(w io.Writer) error { return print(w, r) }, nil
 }
 
 func encode(w io.Writer, v any) error {
@@ -199,10 +217,13 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 		}
 		return nil, err
 	}
-	if f.NArg() != 1 {
-		return nil, fmt.Errorf("want one path, got %d", f.NArg())
+	if f.NArg() == 0 {
+		return nil, errors.New("want one path, or several")
 	}
-	s.path = f.Arg(0)
+	s.paths, s.path = f.Args(), f.Arg(0)
+	if f.NArg() > 1 && (s.log != "" || len(s.heads) > 0) {
+		return nil, errors.New("-log and -checkpoint are about one log: verify that one alone")
+	}
 	return s, s.trust()
 }
 
@@ -320,20 +341,26 @@ func (s *settings) verify(ctx context.Context) (*outcome, error) {
 		list := append(proof.ParseAnchors(bundle.Anchors), &proof.Evidence{Kind: proof.KindCheckpoint, Note: bundle.Checkpoint})
 		return out, s.convict(out, bundle.Genesis, list, nil)
 	}
-	root := s.path
-	if _, err := os.Stat(filepath.Join(root, "ledger", "genesis")); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(filepath.Join(root, "genesis")); err == nil {
-			abs, err := filepath.Abs(root)
-			if err != nil {
-				return nil, err
-			}
-			if filepath.Base(abs) != "ledger" {
-				return nil, fmt.Errorf("%s: a ledger directory must be named \"ledger\"", root)
-			}
-			root = filepath.Dir(abs)
-		}
+	root, err := runOf(s.path)
+	if err != nil {
+		return nil, err
 	}
 	return s.verifyRun(ctx, os.DirFS(root))
+}
+
+// runOf is the directory that holds a log's folders: of a run, or of the ledger directory that was named.
+func runOf(path string) (string, error) {
+	if _, err := os.Stat(filepath.Join(path, "ledger", "genesis")); !errors.Is(err, fs.ErrNotExist) {
+		return path, nil
+	}
+	if _, err := os.Stat(filepath.Join(path, "genesis")); err != nil {
+		return path, nil
+	}
+	abs, err := filepath.Abs(path)
+	if err == nil && filepath.Base(abs) != "ledger" {
+		err = fmt.Errorf("%s: a ledger directory must be named \"ledger\"", path)
+	}
+	return filepath.Dir(abs), err
 }
 
 func (s *settings) verifyRun(ctx context.Context, run fs.FS) (*outcome, error) {

@@ -92,6 +92,8 @@ func TestRun(t *testing.T) {
 		{"broken bundle", []string{"-key", k, broken}, 1, "tampered\n"},
 		{"help", []string{"-h"}, 0, "EXIT STATUS"},
 		{"no path", nil, 2, "want one path"},
+		{"two logs", []string{"-key", k, valid, edit}, 1, "all together: tampered"},
+		{"two logs, one head", []string{"-log", strings.Repeat("0", 64), valid, edit}, 2, "about one log"},
 		{"unknown flag", []string{"-x", valid}, 2, "not defined"},
 		{"bad key", []string{"-key", "ed25519:AA==", valid}, 2, "1 bytes where"},
 		{"bad claim", []string{"-require", "truth", valid}, 2, `no claim "truth"`},
