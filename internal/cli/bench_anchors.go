@@ -46,7 +46,7 @@ attacker anchor it. What it costs on a chain is reckoned from measured gas and g
 	fl.Float64Var(&p.Ether, "ether", p.Ether, "USD per ether")
 	fl.Float64Var(&p.L1, "l1", p.L1, "gwei per gas on layer 1")
 	fl.Float64Var(&p.L2, "l2", p.L2, "gwei per gas on layer 2")
-	fl.Float64Var(&p.Data, "l2-data", p.Data, "gwei per byte that layer 2 publishes on layer 1")
+	fl.Float64Var(&p.Data, "l2-data", p.Data, "gwei per byte that layer 2 publishes in blobs of layer 1")
 	fl.Float64Var(&p.Rate, "rate", p.Rate, "events a second in a burst")
 	fl.DurationVar(&p.Interval, "interval", p.Interval, "shortest time between two anchors in a burst")
 	return cmd
