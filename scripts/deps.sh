@@ -20,6 +20,7 @@ test)
 	file /usr/include/x86_64-linux-gnu/asm/unistd_64.h linux-libc-dev
 	file /usr/include/stdio.h libc6-dev
 	file /usr/lib/python3/dist-packages/pytest python3-pytest
+	python3 -c 'import ensurepip' 2>/dev/null || missing="$missing python3-venv"
 	;;
 generate) need clang-19 clang-19; need llvm-strip-19 llvm-19; file /usr/include/bpf/bpf_helpers.h libbpf-dev ;;
 bench) need strace strace; need auditd auditd; need git git; need gcc gcc ;;
@@ -33,5 +34,6 @@ if [ -n "$missing" ]; then
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 if [ "$want" = test ]; then
-	for pkg in codex claude-code gemini-cli anvil mcp-everything mcp-filesystem; do sh scripts/harness.sh "$pkg"; done
+	for pkg in codex claude-code gemini-cli anvil mcp-everything mcp-filesystem gemini-a2a; do sh scripts/harness.sh "$pkg"; done
+	sh scripts/mlflow.sh
 fi

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs a harness, or a server that the tests need, from npm into .harness, at the version that the tests know.
-# Usage: harness.sh codex|claude-code|gemini-cli|anvil|mcp-everything|mcp-filesystem
+# Usage: harness.sh codex|claude-code|gemini-cli|anvil|gemini-a2a|mcp-everything|mcp-filesystem
 set -eu
 cd "$(dirname "$0")/.."
 case ${1:-codex} in
@@ -9,8 +9,9 @@ claude-code) pkg=@anthropic-ai/claude-code version=2.1.332 ;;
 gemini-cli) pkg=@google/gemini-cli version=0.61.0 ;;
 anvil) pkg=@foundry-rs/anvil version=1.7.1 ;;
 mcp-everything) pkg=@modelcontextprotocol/server-everything version=2026.8.31 ;;
+gemini-a2a) pkg=@google/gemini-cli-a2a-server version=0.25.2 ;;
 mcp-filesystem) pkg=@modelcontextprotocol/server-filesystem version=2026.8.31 ;;
-*) echo "unknown harness ${1:-}: codex, claude-code, gemini-cli, anvil, mcp-everything, mcp-filesystem" >&2; exit 2 ;;
+*) echo "unknown harness ${1:-}: codex, claude-code, gemini-cli, anvil, gemini-a2a, mcp-everything, mcp-filesystem" >&2; exit 2 ;;
 esac
 have=$(sed -n 's/.*"version": "\(.*\)".*/\1/p' ".harness/node_modules/$pkg/package.json" 2>/dev/null || true)
 [ "$have" = "$version" ] && exit 0

@@ -22,14 +22,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// server starts a real MLflow tracking server: the program that $BODYCAM_MLFLOW names, or mlflow in PATH.
+// server starts a real MLflow tracking server: the program that $BODYCAM_MLFLOW names, that of scripts/mlflow.sh, or mlflow
+// in PATH.
 func server(t *testing.T) string {
 	t.Helper()
 	prog := os.Getenv("BODYCAM_MLFLOW")
 	if prog == "" {
-		var err error
-		if prog, err = exec.LookPath("mlflow"); err != nil {
-			t.Skip("mlflow is not installed: python3 -m venv V && V/bin/pip install mlflow, and BODYCAM_MLFLOW=V/bin/mlflow")
+		ours, err := filepath.Abs("../../../.harness/venv/bin/mlflow")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prog, err = exec.LookPath(ours); err != nil {
+			prog, err = exec.LookPath("mlflow")
+		}
+		if err != nil {
+			t.Skip("mlflow is not installed: sh scripts/mlflow.sh")
 		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
