@@ -46,6 +46,8 @@ const (
 	// mostBound is how much of a request is read ahead so that the receipt names its digest, in bytes. A longer one is
 	// handed over without.
 	mostBound = 1 << 20
+	// mostAsserted bounds how many requests with a receipt that isn't one are recorded.
+	mostAsserted = 1000
 	// freshness is how old a receipt may be that comes with a request.
 	freshness = 10 * time.Minute
 )
@@ -251,6 +253,11 @@ func (i *Inside) take(rw http.ResponseWriter, r *http.Request) (handed bool, err
 		err = asked.Verify()
 	}
 	if err != nil {
+		// Anybody can send such, and as much as he likes: those beyond are counted by a note alone.
+		if i.s.asserted.Add(1) > mostAsserted {
+			i.s.noteOnce("more than %d requests came with what is no receipt: the others aren't recorded as asserted", mostAsserted)
+			return true, nil
+		}
 		return true, p.Asserted(r.Context(), []byte(value))
 	}
 	body, subject, err := bound(r)
@@ -258,6 +265,9 @@ func (i *Inside) take(rw http.ResponseWriter, r *http.Request) (handed bool, err
 		return false, fmt.Errorf("reading the request: %w", err)
 	}
 	r.Body = body
+	if t, terr := asked.Terms(); subject == nil && (terr != nil || t.Subject != nil) {
+		return false, fmt.Errorf("%w: the body is too long to tell", delegation.ErrSubject)
+	}
 	accepted, err := p.Accept(r.Context(), asked, freshness, subject)
 	if err != nil {
 		i.s.noteOnce("a request was refused: %v", err)

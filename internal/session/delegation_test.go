@@ -2,8 +2,11 @@ package session
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
+	"github.com/bodycam-dev/bodycam/ledger/posixstore"
 
 	"filippo.io/age"
 )
@@ -178,5 +182,95 @@ func TestDelegatedBy(t *testing.T) {
 	b.Delegation.By = &edited
 	if _, err := Run(t.Context(), b); err == nil || !strings.Contains(fmt.Sprint(err), "signature") {
 		t.Errorf("a receipt that was edited: %v", err)
+	}
+}
+
+// TestPublished: what a stranger sends to a published service. Nothing but a fresh receipt for this very body is accepted.
+func TestPublished(t *testing.T) {
+	needRoot(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal, _ := sealing(t, 'c')
+	dir := t.TempDir()
+	w, err := ledger.Create(posixstore.New(dir), ledger.Options{Name: "client", Signers: seal.Signers, Clear: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	client := delegation.New(w, os.DirFS(dir), seal.Signers)
+	defer client.Close()
+	ask := func(body string) string {
+		t.Helper()
+		subject := ledger.Hash(sha256.Sum256([]byte(body)))
+		r, err := client.Request(t.Context(), delegation.Terms{To: "b", Scope: "x", Subject: &subject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.HeaderValue()
+	}
+	post := func(body, header string) (status int, answer, receipt string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+l.Addr().String(), strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header != "" {
+			req.Header.Set(delegation.Header, header)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(b), resp.Header.Get(delegation.Header)
+	}
+	b := options(t, []string{"python3", "-c", worker}, nil)
+	b.Sealing, b.Identities = sealing(t, 'b')
+	b.Service = &Service{Port: 8080, Idle: time.Millisecond, Published: true, Use: func(ctx context.Context, in *Inside) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		ended := make(chan error)
+		go func() { ended <- in.Publish(ctx, l, 0) }()
+		good := ask("one")
+		for _, c := range []struct {
+			name, body, header string
+			status             int
+			accepted           bool
+		}{
+			{"nothing", "one", "", 200, false},
+			{"garbage", "one", "no receipt", 200, false},
+			{"an edited one", "one", "pAAA" + good[4:], 200, false},
+			{"one for another body", "other", ask("this"), 403, false},
+			{"a good one", "one", good, 200, true},
+			{"the same again", "one", good, 403, false},
+			{"a long body", strings.Repeat("x", mostBound+10), ask("long"), 403, false}, // too long to tell
+		} {
+			status, answer, receipt := post(c.body, c.header)
+			if status != c.status || (receipt != "") != c.accepted || status == 200 && !strings.HasPrefix(answer, "did "+c.body[:3]) {
+				t.Errorf("%s: status %d, %.60q, receipt %.20q", c.name, status, answer, receipt)
+			}
+		}
+		stop()
+		return <-ended
+	}}
+	r, err := Run(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := delegation.Judge(nil, shown(t, r))
+	asserted := 0
+	for _, d := range j.Delegations {
+		if d.Status == delegation.Asserted {
+			asserted++
+		}
+	}
+	if len(j.Delegations) != 3 || asserted != 2 {
+		t.Errorf("%d asserted: %+v", asserted, j.Delegations)
 	}
 }

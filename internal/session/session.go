@@ -113,7 +113,8 @@ type run struct {
 	undo  []func() error // what provisioning made, undone in reverse order
 	began time.Time
 
-	party *delegation.Party // the recorder's side of delegations; nil: it takes part in none
+	party    *delegation.Party // the recorder's side of delegations; nil: it takes part in none
+	asserted atomic.Int64      // requests that came with what is no receipt
 
 	proxy          *names.Proxy
 	stopProxy      func() error // ends the proxy and waits until all it saw was delivered
