@@ -376,6 +376,16 @@ func (c *compiler) compareValues(k *checkExpr, left getter, vals []value) (pred,
 			m = modified(k.mod, ms)
 		}
 	}
+	if second, ok := recallable(&left); ok && op != "!=" {
+		if q := c.question(k, vals); q >= 0 {
+			return recalledPred(second, q, m), true
+		}
+	}
+	if left.str != nil && (op == "regex" || op == "glob" && len(vals) > 2 || op == "pmatch") {
+		if q := c.question(k, vals); q >= 0 {
+			return recalledText(left.str, q, m), true
+		}
+	}
 	return textPred(op, left, m), true
 }
 

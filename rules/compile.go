@@ -57,14 +57,15 @@ type compiler struct {
 	report func(at mark, rule, msg, hint string)
 
 	// of the condition at work
-	rule    string
-	txt     text
-	gaps    []gap
-	unknown []gap    // fields that nobody knows
-	uses    []string // fields that it asks for
-	stack   []string
-	done    map[macroKey]*macroDone
-	slots   int
+	rule      string
+	txt       text
+	gaps      []gap
+	unknown   []gap    // fields that nobody knows
+	uses      []string // fields that it asks for
+	stack     []string
+	done      map[macroKey]*macroDone
+	slots     int
+	questions map[string]int // asked of names, by operator and values
 	// unguarded asks for the next field without the guard that keeps it to its event types.
 	unguarded bool
 }

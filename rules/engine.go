@@ -37,6 +37,7 @@ func (s *Set) NewEngine(ctx Context) *Engine {
 	e := &Engine{set: s, states: make([]*progress, len(s.rules)), counts: make([]*counter, len(s.rules))}
 	e.m.ctx = ctx
 	e.m.memo = make([]uint32, s.slots)
+	e.m.recall = newRecall()
 	for _, r := range s.rules {
 		if !r.Enabled || len(r.Unsupported) > 0 {
 			continue

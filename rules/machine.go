@@ -22,16 +22,17 @@ type machine struct {
 	lastProc *Process
 	none     Process // stands for a process that isn't known
 
-	arena []byte
-	path  names // Path and PathGiven
-	path2 names
-	conn  string // both ends, once made
-	file  *File
-	row   *bodycam.Row
-	why   Explanation
-	have  have
-	memo  []uint32
-	parts []string // of a text that is being joined
+	arena  []byte
+	path   names // Path and PathGiven
+	path2  names
+	conn   string // both ends, once made
+	file   *File
+	row    *bodycam.Row
+	why    Explanation
+	have   have
+	memo   []uint32
+	parts  []string // of a text that is being joined
+	recall recall
 
 	up    *Process // ancestor number upAt of proc: lists of ancestors are asked for in order
 	upAt  int
@@ -49,8 +50,10 @@ const (
 
 // names is every name of a file: canonical first.
 type names struct {
-	ok   bool
-	list []string
+	ok     bool
+	hashed bool
+	list   []string
+	hashes []uint64
 }
 
 func (m *machine) reset(e *bodycam.Event) {
@@ -63,6 +66,7 @@ func (m *machine) reset(e *bodycam.Event) {
 	}
 	m.arena = m.arena[:0]
 	m.path.ok, m.path2.ok = false, false
+	m.path.hashed, m.path2.hashed = false, false
 	m.have = 0
 	m.up = nil
 	if e.Proc != m.lastID || m.lastProc == nil {

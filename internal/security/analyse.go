@@ -104,6 +104,10 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 		x |= c.opts.Explain(kind, name)
 	}
 	switch e.Type {
+	case bodycam.TypeExec:
+		if slices.Contains(e.Argv, "reflog") && c.task.hasAny(tidying) {
+			x |= rules.ByTask
+		}
 	case bodycam.TypeMkdir:
 		if c.task.leadsTo(name) {
 			x |= rules.ByTask
@@ -118,6 +122,9 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 	}
 	return x
 }
+
+// tidying are words of a task that asks for a repository to be made smaller, or its commits to be others.
+var tidying = []string{"squash", "pack", "repack", "gc", "garbage", "shrink", "smaller", "rewrite", "rebase", "reflog", "purge", "prune"}
 
 // namedScript tells whether a script of the workspace does it that the task names and the run didn't write: what that
 // replaces of its own output was asked for.
