@@ -444,7 +444,7 @@ func TestStrangerRun(t *testing.T) {
 	if err := s.verify(); err != nil {
 		t.Fatal(err)
 	}
-	if seen[16] != events || seen[17] != actions || seen[18] != 1 || seen[19] != 2 || seen[20] != 1 {
+	if seen[16] != events || seen[17] != actions || seen[18] != 1 || seen[19] != 1 || seen[20] != 1 || seen[24] != 1 {
 		t.Errorf("by type it opened %v", seen)
 	}
 }

@@ -63,8 +63,8 @@ func (r *Run) CompareCopies() ([]CopyFault, error) {
 			return c.faults, fmt.Errorf("record %d of %s: %w", rec.Seq, r.Dir, err)
 		}
 	}
-	c.end()
-	return c.faults, nil
+	err = c.end()
+	return c.faults, err
 }
 
 type comparer struct {
@@ -79,6 +79,7 @@ type comparer struct {
 	ended  bool // run.json was sealed
 	// findings are those that were sealed: findings.json is made of them where an erasure took the file itself.
 	findings []bodycam.Finding
+	rows     hash.Hash // of what rows.jsonl should be; nil: no row was sealed
 	faults   []CopyFault
 }
 
@@ -124,6 +125,15 @@ func (c *comparer) record(rec *ledger.ReadRecord) error {
 			return err
 		}
 		c.findings = append(c.findings, *f)
+	case RecordRow:
+		line, err := appendSealedRow(nil, c.log, rec)
+		if err != nil || line == nil {
+			return err // nil: it was erased
+		}
+		if c.rows == nil {
+			c.rows = sha256.New()
+		}
+		c.rows.Write(line)
 	case RecordRun:
 		c.ended = true
 		b, err := c.log.Payload(rec)
@@ -180,13 +190,18 @@ func (c *comparer) file(rec *ledger.ReadRecord) error {
 		return err
 	}
 	name := bodycam.Unescape(head.Name)
-	c.known[name] = true
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("it names a file outside the run: %q", name)
 	}
 	if got := hex.EncodeToString(w.sum.Sum(nil)); got != head.SHA256 || w.size != head.Size {
 		c.fault(name, "the sealed content isn't what its digest says")
 	}
+	return c.compare(name, head.SHA256)
+}
+
+// compare holds a working copy against the digest of what was sealed.
+func (c *comparer) compare(name, want string) error {
+	c.known[name] = true
 	f, err := os.Open(filepath.Join(c.run.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		c.gone = append(c.gone, name)
@@ -203,14 +218,19 @@ func (c *comparer) file(rec *ledger.ReadRecord) error {
 		c.fault(name, "can't be read: "+err.Error()) // a folder stands in its place, for one
 		return nil
 	}
-	if hex.EncodeToString(h.Sum(nil)) != head.SHA256 {
+	if hex.EncodeToString(h.Sum(nil)) != want {
 		c.fault(name, "differs from what was sealed")
 	}
 	return nil
 }
 
 // end looks for what is there and was never sealed.
-func (c *comparer) end() {
+func (c *comparer) end() error {
+	if c.rows != nil && c.ended {
+		if err := c.compare(RowsFile, hex.EncodeToString(c.rows.Sum(nil))); err != nil {
+			return err
+		}
+	}
 	if c.copies {
 		for _, name := range c.gone {
 			c.fault(name, "was sealed and is gone")
@@ -225,7 +245,7 @@ func (c *comparer) end() {
 		}
 	}
 	if !c.ended {
-		return // cut off: the verdict on the ledger says so
+		return nil // cut off: the verdict on the ledger says so
 	}
 	err := filepath.WalkDir(c.run.Dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == c.run.Dir {
@@ -246,9 +266,7 @@ func (c *comparer) end() {
 		c.fault(name, "is there and was never sealed")
 		return nil
 	})
-	if err != nil {
-		c.fault(".", err.Error())
-	}
+	return err
 }
 
 // remade compares findings.json with the findings that were sealed.
@@ -325,9 +343,17 @@ func (r *Run) sealedFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer lr.Close()
+	var rows []byte
 	for rec, err := range lr.Records(0) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
+		}
+		if rec.Type == RecordRow && name == RowsFile {
+			if rows, err = appendSealedRow(rows, lr, rec); errors.Is(err, ledger.ErrNoKey) {
+				return nil, fmt.Errorf("%s: %w", r.Dir, ErrSealedOnly)
+			} else if err != nil {
+				return nil, err
+			}
 		}
 		if rec.Type != RecordFile {
 			continue
@@ -347,5 +373,21 @@ func (r *Run) sealedFile(name string) ([]byte, error) {
 			return content.Bytes(), nil
 		}
 	}
+	if rows != nil {
+		return rows, nil
+	}
 	return nil, fmt.Errorf("%s: %w", filepath.Join(r.Dir, name), fs.ErrNotExist)
+}
+
+// appendSealedRow appends a row's line; nothing where it was erased.
+func appendSealedRow(b []byte, lr *ledger.Reader, rec *ledger.ReadRecord) ([]byte, error) {
+	r, err := openItem(lr, rec, payload.ParseRow)
+	if errors.Is(err, ledger.ErrErased) {
+		return b, nil
+	}
+	var line []byte
+	if err == nil {
+		line, err = encodeRow(r)
+	}
+	return append(b, line...), err
 }

@@ -414,6 +414,8 @@ func (p *erasePlan) findMentions(r *Run) error {
 			if head, err := readHead(lr, rec); err == nil {
 				what = "the file " + bodycam.Printable(head.Name)
 			}
+		case RecordRow:
+			what = "a row of the agent's account"
 		case RecordRun:
 			what = "run.json"
 		}
@@ -539,7 +541,7 @@ func (r *Run) rebuild(copies bool, reason string) error {
 		return err
 	}
 	defer lr.Close()
-	var info []byte
+	var info, rows []byte
 	var findings []bodycam.Finding
 	listed, ended := false, false
 	for rec, err := range lr.Records(0) {
@@ -559,6 +561,8 @@ func (r *Run) rebuild(copies bool, reason string) error {
 			} else if errors.Is(err, ledger.ErrErased) {
 				err = nil
 			}
+		case RecordRow:
+			rows, err = appendSealedRow(rows, lr, rec)
 		case RecordFile:
 			if copies {
 				var name string
@@ -573,6 +577,11 @@ func (r *Run) rebuild(copies bool, reason string) error {
 	if copies {
 		if err := r.rebuildEvents(); err != nil {
 			return fmt.Errorf("rebuilding the events: %w", err)
+		}
+		if rows != nil {
+			if err := writeFile(r.Path(RowsFile), rows); err != nil {
+				return err
+			}
 		}
 		if !listed && findings != nil {
 			b, err := encodeFindings(findings)

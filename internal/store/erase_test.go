@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
@@ -131,5 +134,49 @@ func TestEraseRefused(t *testing.T) {
 	}
 	if err := try(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A row of the agent's account is a record: one can go without the others.
+func TestEraseRow(t *testing.T) {
+	for _, only := range []bool{false, true} {
+		s, id := sealing(t)
+		s.Only = only
+		dir := filepath.Join(t.TempDir(), "r")
+		w, err := Create(dir, bodycam.Run{ID: "r", Started: time.Now()}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := []bodycam.Row{{Kind: bodycam.RowMessage, Text: "a \xff", Arrived: time.Unix(5, 6)}, {Index: 1, Kind: bodycam.RowMessage, Text: "my password is x"}, {Index: 2, Kind: bodycam.RowTool, Command: "ls"}}
+		if err := errors.Join(w.Rows(said), w.Update(func(r *bodycam.Run) { r.Ended = time.Now() }), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Identities = []age.Identity{id}
+		rows, err := r.Rows()
+		if err != nil || len(rows) != 3 || rows[0].Text != "a \xff" || !rows[0].Arrived.Equal(time.Unix(5, 6)) {
+			t.Fatalf("%+v, %v", rows, err)
+		}
+		lr, err := r.Ledger()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var which uint64
+		for rec, err := range lr.Records(0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := lr.Payload(rec); err == nil && rec.Type == RecordRow && strings.Contains(string(b), "password") {
+				which = rec.Seq
+			}
+		}
+		lr.Close()
+		erase(t, r, id, Erasure{Records: []uint64{which}, Reason: "a password"})
+		if rows, err = r.Rows(); err != nil || len(rows) != 2 || rows[1].Command != "ls" {
+			t.Errorf("after the erasure: %+v, %v", rows, err)
+		}
 	}
 }

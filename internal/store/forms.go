@@ -9,7 +9,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 )
 
-// PayloadJSON is the JSON form of a record's payload: of an action or a finding, of run.json, of a file (its head and,
+// PayloadJSON is the JSON form of a record's payload: of an action, a finding or a row, of run.json, of a file (its head and,
 // where it is UTF-8, its content as the member text). Nil where it has none. cut tells that b is only the beginning.
 func PayloadJSON(t ledger.Type, b []byte, cut bool) ([]byte, error) {
 	switch t {
@@ -17,6 +17,8 @@ func PayloadJSON(t ledger.Type, b []byte, cut bool) ([]byte, error) {
 		return formOf(b, payload.ParseAction)
 	case RecordFinding:
 		return formOf(b, payload.ParseFinding)
+	case RecordRow:
+		return formOf(b, payload.ParseRow)
 	case RecordFile:
 		return fileJSON(b, cut)
 	}

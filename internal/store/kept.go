@@ -149,6 +149,8 @@ func TypeName(t ledger.Type) string {
 		return "run"
 	case RecordKept:
 		return "kept"
+	case RecordRow:
+		return "row"
 	case RecordDelegation:
 		return "delegation"
 	case RecordApproval:

@@ -29,6 +29,7 @@ const (
 	RecordFinding = ledger.TypeUser + 2 // a [bodycam.Finding]; Kind is the rule
 	RecordFile    = ledger.TypeUser + 3 // a file of the run directory: a [payload.FileHead], then its content
 	RecordRun     = ledger.TypeUser + 4 // run.json as it was at the end
+	RecordRow     = ledger.TypeUser + 8 // a [bodycam.Row] of the agent's account
 )
 
 // Sealing says how a run's ledger is kept.
@@ -108,9 +109,19 @@ func (s *sealer) item(t ledger.Type, kind string, b []byte) error {
 	return nil
 }
 
+// rows seals the agent's account, a record each.
+func (s *sealer) rows(rows []bodycam.Row) error {
+	for i := range rows {
+		if err := s.item(RecordRow, "row", payload.AppendRow(s.scratch[:0], &rows[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // files seals every file of the run directory that isn't the ledger's own, run.json (sealed last) or the working copy
-// of the events (sealed as they came).
-func (s *sealer) files(dir string) error {
+// of the events (sealed as they came) or, where withRows says so, of the rows.
+func (s *sealer) files(dir string, withRows bool) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -119,7 +130,7 @@ func (s *sealer) files(dir string) error {
 		switch {
 		case d.IsDir() && (name == "ledger" || name == "payload"):
 			return fs.SkipDir
-		case !d.Type().IsRegular() || name == InfoFile || name == EventsFile || strings.HasPrefix(name, "."):
+		case !d.Type().IsRegular() || name == InfoFile || name == EventsFile || withRows && name == RowsFile || strings.HasPrefix(name, "."):
 			return nil
 		}
 		return s.file(path, name)

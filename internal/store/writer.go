@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
 )
 
@@ -50,8 +51,9 @@ type Writer struct {
 	seq    uint64
 	counts bodycam.RunCounts
 	types  map[bodycam.Type]uint64
-	seal   *sealer // nil: the run has no ledger
-	err    error   // the first failure to record: sticky
+	rows   []bodycam.Row // as they will be sealed
+	seal   *sealer       // nil: the run has no ledger
+	err    error         // the first failure to record: sticky
 }
 
 // NewID makes a run's name: the time, so that names sort, and 40 random bits.
@@ -219,17 +221,32 @@ func (w *Writer) Counts() (events, calls uint64) {
 	return w.counts.Events, w.counts.Calls
 }
 
-// Rows writes the agent's account.
+// Rows writes the agent's account: its working copy now, its records when the run is closed. A second call replaces
+// the first's.
 func (w *Writer) Rows(rows []bodycam.Row) error {
+	said := make([]bodycam.Row, len(rows))
 	var b []byte
 	for i := range rows {
-		line, err := json.Marshal(escapedRow(rows[i]))
+		said[i] = saidRow(rows[i])
+		line, err := encodeRow(&said[i])
 		if err != nil {
-			return fmt.Errorf("encoding row %d: %w", i, err)
+			return err
 		}
-		b = append(append(b, line...), '\n')
+		b = append(b, line...)
 	}
+	w.mu.Lock()
+	w.rows = said
+	w.mu.Unlock()
 	return writeFile(filepath.Join(w.dir, RowsFile), b)
+}
+
+// encodeRow is a line of the working copy.
+func encodeRow(r *bodycam.Row) ([]byte, error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encoding row %d: %w", r.Index, err)
+	}
+	return append(line, '\n'), nil
 }
 
 // JSON writes a value as a file of the run directory.
@@ -266,7 +283,7 @@ func (w *Writer) closeRecord() error {
 		return errors.Join(errs...)
 	}
 	if w.err == nil {
-		errs = append(errs, w.seal.flush(), w.seal.files(w.dir))
+		errs = append(errs, w.seal.flush(), w.seal.rows(w.rows), w.seal.files(w.dir, len(w.rows) > 0))
 		w.count()
 		b, err := encodeInfo(w.info)
 		if err == nil {
@@ -336,8 +353,12 @@ func writeFile(path string, b []byte) error {
 	return nil
 }
 
-// escapedRow makes a row's bytes UTF-8 without loss, since encoding/json would replace what isn't.
-func escapedRow(r bodycam.Row) bodycam.Row { return mapRow(r, bodycam.Escape) }
+// saidRow is a row as it is recorded: its bytes made UTF-8 without loss, since text is UTF-8 in JSON and CBOR, its
+// times without a zone.
+func saidRow(r bodycam.Row) bodycam.Row {
+	r.Arrived, r.Ended, r.Claimed = payload.UTC(r.Arrived), payload.UTC(r.Ended), payload.UTC(r.Claimed)
+	return mapRow(r, bodycam.Escape)
+}
 
 func mapRow(r bodycam.Row, f func(string) string) bodycam.Row {
 	for _, s := range []*string{&r.CallID, &r.Tool, &r.Command, &r.Args, &r.Text, &r.Output, &r.Reason} {

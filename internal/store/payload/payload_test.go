@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/ledger/dcbor"
@@ -19,7 +20,13 @@ func fill(v reflect.Value, n *int) {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), n)
+	case reflect.Bool:
+		v.SetBool(true)
 	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.Unix(-62_000_000_000+int64(*n), 5).UTC()))
+			return
+		}
 		for i := range v.NumField() {
 			fill(v.Field(i), n)
 		}
@@ -81,6 +88,13 @@ func filledFinding() *bodycam.Finding {
 	return f
 }
 
+func filledRow() *bodycam.Row {
+	r := &bodycam.Row{}
+	n := 0
+	fill(reflect.ValueOf(r).Elem(), &n)
+	return r
+}
+
 func TestEveryFieldIsKept(t *testing.T) {
 	a := filledAction()
 	b := AppendAction(nil, a)
@@ -89,6 +103,14 @@ func TestEveryFieldIsKept(t *testing.T) {
 	}
 	if back, err := ParseAction(b); err != nil || !reflect.DeepEqual(a, back) {
 		t.Errorf("%v\n%+v\n%+v", err, a, back)
+	}
+	r := filledRow()
+	b = AppendRow(nil, r)
+	if err := dcbor.Check(b); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := ParseRow(b); err != nil || !reflect.DeepEqual(r, back) {
+		t.Errorf("%v\n%+v\n%+v", err, r, back)
 	}
 	f := filledFinding()
 	b = AppendFinding(nil, f)
@@ -159,6 +181,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// What a transcript claims may be no time that JSON can say.
+func TestTimes(t *testing.T) {
+	for text, there := range map[string]bool{"9999-12-31T23:59:59-01:00": false, "0000-01-01T00:00:00+01:00": false, "9999-12-31T23:59:59+01:00": true, "1969-01-01T00:00:00.5Z": true} {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := ParseRow(AppendRow(nil, &bodycam.Row{Claimed: UTC(at)}))
+		if err != nil || back.Claimed.IsZero() == there || there && !back.Claimed.Equal(at) {
+			t.Errorf("%s: %+v, %v", text, back, err)
+		}
+		if _, err := json.Marshal(back); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A head that comes in parts is asked for again until it is whole.
 func TestFileHead(t *testing.T) {
 	want := FileHead{"agent/out", 3, strings.Repeat("ab", 32)}
@@ -191,6 +230,7 @@ func TestBytesThatAreNoText(t *testing.T) {
 func FuzzPayload(f *testing.F) {
 	f.Add(AppendAction(nil, filledAction()))
 	f.Add(AppendFinding(nil, filledFinding()))
+	f.Add(AppendRow(nil, filledRow()))
 	f.Add(AppendFileHead(nil, FileHead{"a", 1, strings.Repeat("ab", 32)}))
 	f.Add([]byte(`{"name":"a"}` + "\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -199,6 +239,14 @@ func FuzzPayload(f *testing.F) {
 		}
 		if v, err := ParseFinding(b); err == nil && !isJSON(b) && !bytes.Equal(AppendFinding(nil, v), b) {
 			t.Errorf("%x is read and written as %x", b, AppendFinding(nil, v))
+		}
+		if v, err := ParseRow(b); err == nil && !isJSON(b) {
+			if !bytes.Equal(AppendRow(nil, v), b) {
+				t.Errorf("%x is read and written as %x", b, AppendRow(nil, v))
+			}
+			if _, err := json.Marshal(v); err != nil {
+				t.Error(err)
+			}
 		}
 		if h, n, err := ParseFileHead(b); err == nil && (n > len(b) || !isJSON(b) && !bytes.Equal(AppendFileHead(nil, h), b[:n])) {
 			t.Errorf("%x: %d, %+v", b, n, h)
