@@ -38,8 +38,9 @@ func queryCommand(s *streams) *cobra.Command {
 Comparisons are == != < <= > >= in contains startsWith matches, joined by && || ! and parentheses. A path through a list
 means each of its elements; a field that isn't there is null. Events have the fields of "bodycam events --json", actions
 tool, intent, policy, approval, execution, effects, context, code and delegation, findings rule, severity and so on;
-files name, size, sha256 and text. Each has besides record.seq, record.type (events, action, finding, file, run),
-record.kind, record.epoch, record.time, record.wall and record.digest.
+files name, size, sha256 and text; rows of the agent's account kind, tool, command, args, output and so on, as in rows.jsonl. Each
+has besides record.seq, record.type (events, action, finding, file, row, run and so on), record.kind, record.epoch, record.time,
+record.wall and record.digest. An expression that asks for none but these opens no payload.
 
 Answers carry sequence numbers and say what they cover: payloads that no key at hand opens, and such as were erased, are
 counted and not passed over. With --proof FILE the answers go into a bundle that anybody can verify; with --range too,
@@ -207,7 +208,7 @@ func (f *queryFlags) text(s *streams, res *query.Result) error {
 		if a.Index >= 0 {
 			at = fmt.Sprintf("event %d (record %d.%d)", a.Event, a.Record, a.Index)
 		}
-		value := "(closed)"
+		value := "(its payload was not opened)"
 		if a.Value != nil {
 			value = bodycam.Printable(string(a.Value))
 			if len(value) > 500 {
