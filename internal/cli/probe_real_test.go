@@ -161,7 +161,7 @@ func TestProbeGemini(t *testing.T) {
 	const turns = `model: gemini-2.5-pro
 conversations:
   - name: code
-    match: "(?i)(code|function|program|script)"
+    match: "(?i)(code|function|program|script|html)"
     turns:
       - {text: "Here is the function: func add(a, b int) int { return a + b }. It adds two numbers and returns their sum."}
   - name: other
@@ -172,7 +172,7 @@ conversations:
 	if err := os.WriteFile(script, []byte(turns), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	status, stdout, stderr := probeAs(t, keyed{in: regexp.MustCompile(`(?i)\b(code|function|program|script|python|sql)\b`)}, "--json", "-q", "-o", t.TempDir(), "--probes", "3", "--idle", "1s",
+	status, stdout, stderr := probeAs(t, keyed{in: regexp.MustCompile(`(?i)\b(code|function|program|script|python|sql|html)\b`)}, "--json", "-q", "-o", t.TempDir(), "--probes", "3", "--idle", "1s",
 		"--kind", kindWithBind(t, prefix), "--model-script", script, "--port", "41242", "--timeout", "60s", "--ready-wait", "90s", "--ready", "/.well-known/agent-card.json",
 		"--env", "CODER_AGENT_PORT=41242", "--env", "GEMINI_API_KEY=dummy", "--env", "GEMINI_YOLO_MODE=true", "--env", "GOOGLE_GEMINI_BASE_URL=http://model.bodycam.internal",
 		"--", "node", "/opt/npm/node_modules/@google/gemini-cli-a2a-server/dist/a2a-server.mjs")
@@ -226,6 +226,19 @@ func TestProbeMCP(t *testing.T) {
 	web := verdicts(append(append([]string{"--port", "3001", "--env", "PORT=3001", "--"}, server...), "streamableHttp")...)
 	if stdio != web || !strings.Contains(stdio, "echo fine") {
 		t.Errorf("on standard streams:\n%s\nover HTTP:\n%s", stdio, web)
+	}
+}
+
+// A tool server that ends at once is an environment that failed.
+func TestProbeMCPEnds(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: eBPF and cgroups")
+	}
+	for _, args := range [][]string{{"--", "true"}, {"--port", "3001", "--", "true"}} {
+		status, _, errs := probeAs(t, keyed{}, append([]string{"--mcp", "-q", "-o", t.TempDir(), "--idle", "300ms"}, args...)...)
+		if status != ExitEnvironment || !strings.Contains(errs, "ended") {
+			t.Errorf("%v: status %d: %s", args, status, errs)
+		}
 	}
 }
 
