@@ -2,7 +2,7 @@
 // events, against the run without. Runs alternate, so that what else the machine does hits both alike; the table gives
 // medians of the ratios of neighbours and a bootstrap interval, for the time that the agent took and for all CPU time.
 //
-//	go run ./internal/bench/rules [-runs N] [-bodycam BINARY]
+//	go run ./internal/bench/rules [-runs N] [-within TIME] [-bodycam BINARY]
 //
 // It needs root, git and python3.
 package main
@@ -36,17 +36,21 @@ for _ in range(200):
 	{"gcc: 12 files", `for i in $(seq 12); do printf '#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\nint f%d(void){return %d;}\n' $i $i > a$i.c; gcc -O1 -c a$i.c; done`},
 }
 
+// leastPairs is how many pairs an interval needs.
+const leastPairs = 3
+
 func main() {
 	runs := flag.Int("runs", 9, "pairs of runs of each workload")
+	within := flag.Duration("within", 5*time.Minute, "time for all; a workload that takes longer than its share ends after fewer pairs, three at least")
 	bin := flag.String("bodycam", "", "bodycam binary to use (default: it is built)")
 	flag.Parse()
-	if err := bench(context.Background(), *runs, *bin); err != nil {
+	if err := bench(context.Background(), *runs, *within, *bin); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(ctx context.Context, runs int, bin string) error {
+func bench(ctx context.Context, runs int, within time.Duration, bin string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("the sandbox and its sensors need root")
 	}
@@ -62,11 +66,13 @@ func bench(ctx context.Context, runs int, bin string) error {
 			return fmt.Errorf("building bodycam: %w\n%s", err, b)
 		}
 	}
-	fmt.Printf("Rules on against rules off: medians of %d alternating pairs, [95 %% bootstrap interval]\n\n", runs)
-	fmt.Println("| workload | events | agent, off | agent, on/off | CPU of all, on/off |\n|---|---|---|---|---|")
+	fmt.Printf("Rules on against rules off: medians of the ratios of alternating pairs, [95 %% bootstrap interval]\n\n")
+	fmt.Println("| workload | pairs | events | agent, off | agent, on/off | CPU of all, on/off |\n|---|---|---|---|---|---|")
+	share := within / time.Duration(len(workloads))
 	for _, w := range workloads {
 		var on, off []sample
-		for i := -1; i < runs; i++ {
+		begun := time.Now()
+		for i := -1; i < runs && (len(on) < leastPairs || time.Since(begun) < share); i++ {
 			a, err := once(ctx, bin, dir, w.script, i%2 == 0)
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
@@ -88,7 +94,7 @@ func bench(ctx context.Context, runs int, bin string) error {
 		for i, s := range off {
 			base[i] = s.agent.Seconds()
 		}
-		fmt.Printf("| %s | %d | %.2f s | %.3f [%.3f–%.3f] | %.3f [%.3f–%.3f] |\n", w.name, off[0].events, median(base), agent, alo, ahi, cpu, clo, chi)
+		fmt.Printf("| %s | %d | %d | %.2f s | %.3f [%.3f–%.3f] | %.3f [%.3f–%.3f] |\n", w.name, len(on), off[0].events, median(base), agent, alo, ahi, cpu, clo, chi)
 	}
 	return nil
 }
