@@ -147,11 +147,15 @@ func (t *task) seen(fd int, name string, lost object) object {
 
 // absolute puts the folder before a relative name. It doesn't clean the name: a ".." after a symlink must stay.
 func (t *task) absolute(dir int, given string) (string, bool) {
-	if strings.HasPrefix(given, "/") {
+	link, rest, ok := t.through(given)
+	switch {
+	case ok:
+		given = rest
+	case strings.HasPrefix(given, "/"):
 		return given, true
-	}
-	link := t.proc("/cwd")
-	if dir != unix.AT_FDCWD {
+	case dir == unix.AT_FDCWD:
+		link = t.proc("/cwd")
+	default:
 		link = t.procFD(dir)
 	}
 	o, err := t.inspect(link)
@@ -172,6 +176,25 @@ func (t *task) ownProc(name string) string {
 		}
 	}
 	return name
+}
+
+// through divides a name that leads through one of the task's own magic links to a folder, as /proc/self/fd/7/name.
+func (t *task) through(name string) (link, rest string, ok bool) {
+	for _, alias := range []string{"/proc/self", "/proc/thread-self", "/proc/" + strconv.Itoa(t.insidePID())} {
+		in, ok := cutDir(name, alias)
+		if !ok {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(in, "/cwd/"); ok {
+			return t.proc("/cwd"), rest, true
+		}
+		in, ok = strings.CutPrefix(in, "/fd/")
+		fd, rest, found := strings.Cut(in, "/")
+		if n, err := strconv.Atoi(fd); ok && found && err == nil && n >= 0 {
+			return t.procFD(n), rest, true
+		}
+	}
+	return "", "", false
 }
 
 // magic tells of names of the task's own magic links, which can't be followed from elsewhere.

@@ -75,6 +75,15 @@ func fileCases() []Case {
 			o.one(t, open, path(o.in("f")), given("f"), access(bodycam.PathRef))
 			o.one(t, open, path(o.in("f")), givenPrefix("/proc/self/fd/"), access(bodycam.Read|bodycam.Write), errno(0))
 		}},
+		// As Claude Code writes files: every name begins at a folder's descriptor.
+		{Name: "03-alias/proc-self-fd-folder", Argv: []string{"files", "viafd"}, Check: func(t *testing.T, o *Outcome) {
+			given := givenPrefix("/proc/self/fd/")
+			o.one(t, open, path(o.in("in/a")), given, has(bodycam.Write|bodycam.Create), errno(0))
+			o.named(t, open, path(o.in("in/a")), given, errno(int32(unix.ENOENT)))
+			o.named(t, typ(bodycam.TypeRename), path(o.in("in/a")), path2(o.in("in/b")), given, errno(0))
+			o.named(t, typ(bodycam.TypeMkdir), path(o.in("in/sub")), given, errno(0))
+			o.named(t, typ(bodycam.TypeUnlink), path(o.in("in/b")), given, errno(0))
+		}},
 	}
 }
 

@@ -312,6 +312,51 @@ static inline_always int steps(struct scratch *s)
 	return r;
 }
 
+#define PROC_SUPER_MAGIC 0x9fa0
+#define FD_PREFIX 14 /* bytes of "/proc/self/fd/" */
+
+/*
+ * from_fd begins the way of a name like /proc/self/fd/7/rest at the folder behind the descriptor, where the kernel itself
+ * jumps to: such links of procfs have no text that could be followed. Returns how many bytes of the name that took, 0 where
+ * the name is another one, or /proc is no procfs.
+ */
+noinline_fn int from_fd(__u32 pos, __u32 n)
+{
+	GLOBAL_FN(0);
+	if (pos > SPARE / 2 || n < FD_PREFIX + 2)
+		return 0;
+	const char *name = &s->out[pos];
+	if (__builtin_memcmp(name, "/proc/self/fd/", FD_PREFIX))
+		return 0;
+	int fd = 0, digits = 0;
+	for (int i = 0; i < 8; i++) {
+		char ch = s->out[(pos + FD_PREFIX + i) & 0x3fff];
+		if (ch == '/')
+			break;
+		if (ch < '0' || ch > '9' || i == 7)
+			return 0;
+		fd = fd * 10 + ch - '0';
+		digits++;
+	}
+	struct fs_struct *fs = t->fs;
+	start_at(s, &fs->root);
+	s->budget = CHILDREN;
+	*(__u64 *)s->comp = 0x636f7270; /* proc */
+	if (!digits || find_child(4) != 1)
+		return 0;
+	s->dentry = s->found;
+	cross_mounts();
+	struct inode *in = as(struct dentry, s->dentry)->d_inode;
+	if (!in || in->i_sb->s_magic != PROC_SUPER_MAGIC)
+		return 0;
+	struct file *f = fd_file(t, fd);
+	if (!f)
+		return 0;
+	start_at(s, &f->f_path);
+	s->dfd = fd;
+	return FD_PREFIX + digits;
+}
+
 /*
  * resolve walks the name of n bytes at s->out[pos] and writes where it leads behind it. It returns the length of that, or -1
  * where the way can't be seen. What was not found is named by its folder's path and its own name.
@@ -324,8 +369,11 @@ noinline_fn int resolve(__u32 pos, __u32 n)
 	__u32 end = (pos + n) & 0x7fff;
 	if (pos > SPARE / 2 || end > SPARE)
 		return -1;
+	__u32 skip = 0;
 	if (n && s->out[pos] == '/') {
-		start_at(s, &fs->root);
+		skip = from_fd(pos, n) & 0x1f;
+		if (!skip)
+			start_at(s, &fs->root);
 	} else if (s->dfd == AT_FDCWD) {
 		start_at(s, &fs->pwd);
 	} else {
@@ -336,6 +384,8 @@ noinline_fn int resolve(__u32 pos, __u32 n)
 	}
 	if (!s->dentry || !s->mnt)
 		return -1;
+	pos += skip;
+	n = (n - skip) & (STR_MAX - 1);
 	for (int i = 0; i < 4 && n > 1; i++) /* slashes at the end add nothing to a path */
 		if (s->out[(pos + n - 1) & 0x3fff] == '/')
 			n--;

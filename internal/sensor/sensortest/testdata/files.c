@@ -69,6 +69,19 @@ static void reopen(int c, char **v) {
 	snprintf(p, sizeof p, "/proc/self/fd/%d", fd);
 	out("open", open(p, O_RDWR));
 }
+static void viafd(int c, char **v) {
+	char a[64], b[64];
+	mkdir("in", 0755);
+	int fd = must("dir", open("in", O_PATH | O_DIRECTORY));
+	snprintf(a, sizeof a, "/proc/self/fd/%d/a", fd);
+	snprintf(b, sizeof b, "/proc/self/fd/%d/./b", fd);
+	out("none", open(a, O_RDONLY));
+	fill(a, "x");
+	out("rename", rename(a, b));
+	snprintf(a, sizeof a, "/proc/self/fd/%d/sub", fd);
+	out("mkdir", mkdir(a, 0755));
+	out("unlink", unlink(b));
+}
 static void deleted(int c, char **v) {
 	char p[64];
 	int fd = must("open", open("gone", O_CREAT | O_RDWR, 0600));
@@ -259,7 +272,7 @@ static void interrupted(int c, char **v) { // a call that a signal breaks into: 
 }
 
 static const struct act acts[] = {{"dirfd", dirfd_}, {"dirfd-up", dirfd_up}, {"dirfd-moved", dirfd_moved}, {"chdir", chdir_},
-	{"selfroot", selfroot}, {"selfcwd", selfcwd}, {"dotdot", dotdot}, {"symlinks", symlinks}, {"reopen", reopen},
+	{"selfroot", selfroot}, {"selfcwd", selfcwd}, {"dotdot", dotdot}, {"symlinks", symlinks}, {"reopen", reopen}, {"viafd", viafd},
 	{"deleted", deleted}, {"openat2", openat2_}, {"tmpfile", tmpfile_}, {"opath", opath}, {"handle", handle}, {"memfd", memfd},
 	{"names", names}, {"deep", deep}, {"int80", int80}, {"x32", x32}, {"uring", uring}, {"uring-connect", uring_connect},
 	{"uring-unlink", uring_unlink}, {"outcomes", outcomes}, {"emfile", emfile}, {"interrupted", interrupted}, {0}};
