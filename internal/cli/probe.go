@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -75,6 +76,9 @@ Secrets are given as env:NAME or file:PATH, and are never printed or kept.` +
 		RunE: func(cmd *cobra.Command, args []string) error {
 			target, command, err := targetArgs(args, cmd.ArgsLenAtDash())
 			if err != nil {
+				return err
+			}
+			if err := f.service.misplaced(cmd.Flags(), f.skill != "", len(command) > 0, f.service.mcp); err != nil && f.rescore == "" {
 				return err
 			}
 			return f.run(cmd.Context(), s, target, command)
@@ -203,7 +207,7 @@ func (f *probeFlags) run(ctx context.Context, s *streams, target string, command
 	case f.rules.Threshold < 0 || f.rules.Threshold > 100:
 		return usage("--threshold %v: want 0 to 100", f.rules.Threshold)
 	}
-	if err := f.correction(); err != nil {
+	if err := errors.Join(f.correction(), f.outputs()); err != nil {
 		return err
 	}
 	switch {

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,11 +100,15 @@ func (p *probing) check() error {
 	switch {
 	case f.skill != "" && (p.target != "" || len(p.command) > 0 || ways > 0 || f.declaration != "" || f.traces != "none"):
 		return withHint(usage("--skill takes no TARGET, command, --chat, --client, --declaration or --traces"), "bodycam probe --skill DIR --agent codex --model-url URL --model-key-env NAME")
-	case f.skill == "" && (f.service.run.agent != "" || len(f.service.run.params) > 0):
-		return usage("--agent and --param need --skill")
 	case f.skill != "":
 	case p.target == "" && len(p.command) == 0 && ways == 0:
 		return withHint(usage("there is no TARGET"), "bodycam probe https://agent.example, or bodycam probe --port 8080 -- ./my-agent")
+	case p.target != "" && !isURL(p.target) && !exists(p.target):
+		return withHint(usage("TARGET %s is no http or https URL, and no file or folder", p.target), "an agent's URL, an agent card, a YAML file, or a folder with a SKILL.md")
+	case f.resume != "" && (!exists(filepath.Join(f.resume, audit.MetaFile)) || !strings.HasSuffix(filepath.Clean(f.resume), ".partial")):
+		return withHint(usage("--resume %s: there is no unfinished audit in it", f.resume), "an audit that was interrupted is a folder that ends in .partial, in "+f.out)
+	case (f.oauthURL != "" || f.oauthID != "" || f.oauthSe != "") && (f.oauthURL == "" || f.oauthID == "" || f.oauthSe == ""):
+		return usage("--oauth-token-url, --oauth-client and --oauth-secret go together")
 	case ways > 1:
 		return usage("--chat and --client exclude each other")
 	case ways == 1 && f.declaration == "" && p.target == "":
@@ -112,6 +117,28 @@ func (p *probing) check() error {
 		return usage("a command in the sandbox needs --port: where the agent listens on its loopback")
 	case f.assess && f.traces != "mlflow":
 		return usage("--assess needs --traces mlflow")
+	}
+	return nil
+}
+
+func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// outputs makes sure before anybody is asked anything that what is to be written at the end can be.
+func (f *probeFlags) outputs() error {
+	if f.baseline != "" {
+		if _, err := report.Read(f.baseline); err != nil {
+			return usage("--baseline: %w", err)
+		}
+	}
+	for flag, path := range map[string]string{"--sarif": f.sarif, "--junit": f.junit, "--contract": f.contract, "--write-probes": f.writeProbes} {
+		if dir := filepath.Dir(path); path != "" && !exists(dir) {
+			return usage("%s %s: there is no folder %s", flag, path, dir)
+		}
 	}
 	return nil
 }
@@ -388,9 +415,16 @@ func (p *probing) send(ctx context.Context) error {
 	return nil
 }
 
+// phases are an audit's phases in words.
+var phases = map[string]string{"probes": "making probes", "sending": "sending probes", "traces": "waiting for traces", "judging": "judging replies"}
+
 func (p *probing) progress() func(audit.Progress) {
 	last, width := "", 0
 	return func(u audit.Progress) {
+		phase := u.Phase
+		if text := phases[phase]; text != "" {
+			phase = text
+		}
 		switch {
 		case p.f.quiet:
 		case p.s.progress:
@@ -399,14 +433,14 @@ func (p *probing) progress() func(audit.Progress) {
 				n := 30 * u.Done / u.Total
 				bar = "[" + strings.Repeat("=", n) + strings.Repeat(" ", 30-n) + "]"
 			}
-			line := fmt.Sprintf("%-8s %s %d of %d %s", u.Phase, bar, u.Done, u.Total, u.Message)
+			line := fmt.Sprintf("%-18s %s %d of %d %s", phase, bar, u.Done, u.Total, u.Message)
 			fmt.Fprintf(p.s.err, "\r%-*s", width, line)
 			width = max(width, len(line))
 			if u.Done == u.Total {
 				fmt.Fprintf(p.s.err, "\r%*s\r", width, "")
 			}
 		case u.Phase != last:
-			fmt.Fprintf(p.s.err, "bodycam: %s\n", u.Phase)
+			fmt.Fprintf(p.s.err, "bodycam: %s\n", phase)
 		}
 		last = u.Phase
 	}
@@ -442,7 +476,11 @@ func (p *probing) conclude(ctx context.Context, effects []trust.Effects) error {
 	if p.f.assess {
 		p.writeBack(ctx, r)
 	}
-	return p.f.show(p.s, r, p.audit.Evidence(), final)
+	err = p.f.show(p.s, r, p.audit.Evidence(), final)
+	if p.otlp != nil && !p.f.quiet && !slices.ContainsFunc(r.Probes, func(v score.ProbeResult) bool { return len(v.Traces) > 0 }) {
+		fmt.Fprintf(p.s.err, "bodycam: no trace came: does the agent export to http://%s (OTEL_EXPORTER_OTLP_ENDPOINT)?\n", p.otlp.Addr())
+	}
+	return err
 }
 
 // seal moves the audit into a run directory of its own, whose ledger holds every file of it.

@@ -56,6 +56,24 @@ func (f *serviceFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&r.script, "model-script", "", "with --: play a scripted model")
 }
 
+// misplaced refuses flags that would do nothing: those of the sandbox without a command, and of a skill without one.
+func (f *serviceFlags) misplaced(fl *pflag.FlagSet, skill, command, mcp bool) error {
+	var err error
+	fl.Visit(func(g *pflag.Flag) {
+		what, rest, _ := strings.Cut(g.Usage, ":")
+		switch {
+		case err != nil || rest == "":
+		case what == "with --skill" && !skill:
+			err = usage("--%s needs --skill", g.Name)
+		case what == "with --" && !command && !skill:
+			err = withHint(usage("--%s is of no use: nothing runs in the sandbox", g.Name), "the agent's command goes after --, as in: bodycam probe --port 8080 -- ./my-agent")
+		case what == "with --mcp and --port" && (!mcp || !command):
+			err = usage("--%s needs --mcp, --port and a command", g.Name)
+		}
+	})
+	return err
+}
+
 // traceHost is the name under which a sandboxed agent reaches the receiver of traces.
 const traceHost = "traces.bodycam.internal"
 

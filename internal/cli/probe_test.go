@@ -142,6 +142,15 @@ func TestProbeUsage(t *testing.T) {
 		{[]string{"http://127.0.0.1:1", "--bearer", "hunter2"}, "env:NAME or file:PATH"},
 		{[]string{"http://127.0.0.1:1", "--traces", "jaeger"}, "--traces"},
 		{[]string{"--rescore", "/nonexistent"}, "no audit"},
+		{[]string{"nowhere"}, "is no http or https URL, and no file"},
+		{[]string{"http://127.0.0.1:1", "--resume", "nowhere"}, "no unfinished audit"},
+		{[]string{"http://127.0.0.1:1", "--oauth-token-url", "http://127.0.0.1:1"}, "go together"},
+		{[]string{"http://127.0.0.1:1", "--sarif", "/nonexistent/x"}, "no folder /nonexistent"},
+		{[]string{"http://127.0.0.1:1", "--baseline", "/nonexistent"}, "--baseline"},
+		{[]string{"http://127.0.0.1:1", "--network", "none"}, "nothing runs in the sandbox"},
+		{[]string{"http://127.0.0.1:1", "--secret", "A=env:B@c"}, "nothing runs in the sandbox"},
+		{[]string{"http://127.0.0.1:1", "--agent", "codex"}, "needs --skill"},
+		{[]string{"--mcp", "http://127.0.0.1:1", "--", "x"}, "exclude each other"},
 	} {
 		status, _, errs := probeCLI(t, c.args...)
 		if status != ExitUsage || !strings.Contains(errs, c.want) || strings.Contains(errs, "hunter2") {

@@ -58,6 +58,9 @@ func (f *probeFlags) tools(ctx context.Context, s *streams, target string, comma
 	if err != nil {
 		return err
 	}
+	if rep == nil {
+		return environment(fmt.Errorf("the tool server ended before it could be used; what it printed is in %s", filepath.Join(dir, "agent")))
+	}
 	effects, err := effectsOf(r)
 	if err != nil {
 		return environment(err)
