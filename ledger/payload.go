@@ -101,6 +101,12 @@ func parseManifest(b []byte, p Profile, form Form) (*manifest, error) {
 	return m, nil
 }
 
+// wipe overwrites the keys: the writer needs them no more once the payload is encrypted.
+func (m *manifest) wipe() {
+	clear(m.key)
+	clear(m.salt)
+}
+
 // prepared is a payload made ready before the writer's lock is taken: all but what depends on the record's place.
 type prepared struct {
 	form       Form
@@ -134,6 +140,7 @@ func prepareLarge(p Profile, clear bool, r io.Reader, put func(digest *Hash, dat
 			return nil, err
 		}
 	}
+	defer m.wipe()
 	c := newCommitter(p, form, m.salt)
 	out := &prepared{form: form}
 	buf := make([]byte, MaxBody+1, MaxBody+1+tagSize)
@@ -254,6 +261,7 @@ func prepareBatch(p Profile, inClear bool, events [][]byte, room *batchRoom) (*p
 			defer clear(salts)
 		}
 	}
+	defer m.wipe()
 	body := slices.Grow(room.body[:0], size+tagSize)
 	var tree merkle.Range
 	scratch := room.scratch

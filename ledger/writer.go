@@ -146,6 +146,9 @@ func (w *Writer) AppendReader(ctx context.Context, e Entry, r io.Reader) (uint64
 
 // add puts a record behind the head and, where that is asked for, waits until it is durable.
 func (w *Writer) add(ctx context.Context, e *Entry, p *prepared) (uint64, error) {
+	if p != nil {
+		defer clear(p.manifest) // it holds the payload's key
+	}
 	w.mu.Lock()
 	if err := w.room(ctx, p); err != nil {
 		w.mu.Unlock()
