@@ -130,31 +130,8 @@ type Item struct {
 	Why      string `json:"why,omitempty"` // why it isn't signed
 }
 
-// Read judges all approvals of a log, and the delegations that its actions name. Payloads that can't be opened are left out.
-func Read(lr *ledger.Reader, known []checkpoint.Key) ([]Item, error) {
-	gen := lr.Genesis()
-	r := reader{log: gen.ID(), known: known, digests: map[uint64]ledger.Hash{}}
-	for rec, err := range lr.Records(0) {
-		if err != nil {
-			return nil, fmt.Errorf("reading the approvals: %w", err)
-		}
-		r.digests[rec.Seq] = rec.Digest
-		if rec.Type != store.RecordAction && rec.Type != store.RecordApproval && rec.Type != store.RecordDelegation {
-			continue
-		}
-		b, err := lr.Payload(rec)
-		if errors.Is(err, ledger.ErrNoKey) || errors.Is(err, ledger.ErrErased) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the approvals: %w", err)
-		}
-		r.record(rec, b)
-	}
-	return r.items, nil
-}
-
-type reader struct {
+// Reader judges the approvals of a log, and the delegations that its actions name. It takes all records, in their order.
+type Reader struct {
 	log      ledger.Hash
 	known    []checkpoint.Key
 	digests  map[uint64]ledger.Hash
@@ -162,7 +139,46 @@ type reader struct {
 	items    []Item
 }
 
-func (r *reader) record(rec *ledger.ReadRecord, b []byte) {
+// NewReader begins to read a log. known are the keys of approvers.
+func NewReader(log ledger.Hash, known []checkpoint.Key) *Reader {
+	return &Reader{log: log, known: known, digests: map[uint64]ledger.Hash{}}
+}
+
+// Items are what was found.
+func (r *Reader) Items() []Item { return r.items }
+
+// Read judges all approvals of a log.
+func Read(lr *ledger.Reader, known []checkpoint.Key) ([]Item, error) {
+	gen := lr.Genesis()
+	r := NewReader(gen.ID(), known)
+	for rec, err := range lr.Records(0) {
+		if err == nil {
+			err = r.Take(lr, rec)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the approvals: %w", err)
+		}
+	}
+	return r.items, nil
+}
+
+// Take takes a record. One whose payload can't be opened is left out.
+func (r *Reader) Take(lr *ledger.Reader, rec *ledger.ReadRecord) error {
+	r.digests[rec.Seq] = rec.Digest
+	if rec.Type != store.RecordAction && rec.Type != store.RecordApproval && rec.Type != store.RecordDelegation {
+		return nil
+	}
+	b, err := lr.Payload(rec)
+	if errors.Is(err, ledger.ErrNoKey) || errors.Is(err, ledger.ErrErased) {
+		return nil
+	}
+	if err == nil {
+		r.record(rec, b)
+	}
+	return err
+}
+
+func (r *Reader) record(rec *ledger.ReadRecord, b []byte) {
 	switch rec.Type {
 	case store.RecordDelegation:
 		if rec.Kind != delegation.KindAccept {
@@ -188,7 +204,7 @@ func (r *reader) record(rec *ledger.ReadRecord, b []byte) {
 	}
 }
 
-func (r *reader) add(it Item, err error) {
+func (r *Reader) add(it Item, err error) {
 	it.Status = Signed
 	if err != nil {
 		it.Status, it.Why = Asserted, err.Error()
@@ -196,7 +212,7 @@ func (r *reader) add(it Item, err error) {
 	r.items = append(r.items, it)
 }
 
-func (r *reader) approval(seq uint64, b []byte) {
+func (r *Reader) approval(seq uint64, b []byte) {
 	var a Record
 	if err := json.Unmarshal(b, &a); err != nil {
 		r.add(Item{Record: seq, What: "approval"}, fmt.Errorf("it can't be read: %w", err))
@@ -210,7 +226,7 @@ func (r *reader) approval(seq uint64, b []byte) {
 }
 
 // asked checks that the log embeds the receipt that a call's delegation names.
-func (r *reader) asked(d *bodycam.Delegation) error {
+func (r *Reader) asked(d *bodycam.Delegation) error {
 	if len(d.Signature) == 0 {
 		return errors.New("it isn't signed")
 	}

@@ -196,7 +196,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"record":17,"digest":"00","approver":"alice","decision":"allow","time":1,"signature":"AA==","key":"k"}`))
 	f.Add([]byte(`{}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r := reader{digests: map[uint64]ledger.Hash{}}
+		r := NewReader(ledger.Hash{}, nil)
 		r.record(&ledger.ReadRecord{Record: ledger.Record{Type: store.RecordApproval}}, b)
 		if len(r.items) != 1 || r.items[0].Status != Asserted {
 			t.Errorf("%+v", r.items)

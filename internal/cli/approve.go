@@ -69,7 +69,7 @@ func (f *approverFlags) keys(ring *ringFlags) ([]checkpoint.Key, error) {
 }
 
 // approvals are a run's approvals and the delegations that its actions name, nil where its ledger can't be read here.
-func (f *approverFlags) approvals(r *store.Run, ring *ringFlags, more ...checkpoint.Key) ([]approval.Item, error) {
+func (f *approverFlags) approvals(r *store.Run, ring *ringFlags) ([]approval.Item, error) {
 	known, err := f.keys(ring)
 	if err != nil || !r.HasLedger() {
 		return nil, err
@@ -79,7 +79,7 @@ func (f *approverFlags) approvals(r *store.Run, ring *ringFlags, more ...checkpo
 		return nil, nil // its verification says so
 	}
 	defer lr.Close()
-	items, err := approval.Read(lr, append(known, more...))
+	items, err := approval.Read(lr, known)
 	if err != nil {
 		return nil, nil
 	}

@@ -2,12 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
-	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/internal/approval"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
@@ -20,12 +21,30 @@ type together struct {
 	Delegations *delegation.Judgement `json:"delegations"`
 }
 
-// sideOf reads what a run or bundle says of delegations; nil where it can't be read, which its own verification says.
-func (f *verifyFlags) sideOf(path string) (*delegation.Side, error) {
-	ids, err := f.identities()
+// signedParts are what a run or bundle says of delegations and approvals. side is nil where it can't be read, which its own
+// verification says.
+type signedParts struct {
+	side      *delegation.Side
+	approvals []approval.Item
+}
+
+// parts reads them, once for each path.
+func (f *verifyFlags) parts(path string) (*signedParts, error) {
+	if p := f.read[path]; p != nil {
+		return p, nil
+	}
+	p, err := f.readParts(path)
 	if err != nil {
 		return nil, err
 	}
+	if f.read == nil {
+		f.read = map[string]*signedParts{}
+	}
+	f.read[path] = p
+	return p, nil
+}
+
+func (f *verifyFlags) readParts(path string) (*signedParts, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, usage("%w", err)
@@ -37,20 +56,47 @@ func (f *verifyFlags) sideOf(path string) (*delegation.Side, error) {
 		}
 		bundle, err := ledger.ParseBundle(b)
 		if err != nil {
-			return nil, nil
+			return &signedParts{}, nil
 		}
-		return delegation.FromBundle(bundle, path), nil
+		return &signedParts{side: delegation.FromBundle(bundle, path)}, nil
+	}
+	ids, err := f.identities()
+	if err != nil {
+		return nil, err
+	}
+	known, err := f.approverKeys()
+	if err != nil {
+		return nil, err
 	}
 	lr, err := ledger.OpenReader(os.DirFS(path), ids...)
 	if err != nil {
-		return nil, nil
+		return &signedParts{}, nil
 	}
 	defer lr.Close()
-	side, err := delegation.FromLog(lr, path)
-	if err != nil {
-		return nil, nil
+	side := delegation.NewSide(lr, path)
+	approvals := approval.NewReader(side.ID, known)
+	for rec, err := range lr.Records(0) {
+		if err == nil {
+			err = errors.Join(side.Take(lr, rec), approvals.Take(lr, rec))
+		}
+		if err != nil {
+			return &signedParts{}, nil
+		}
 	}
-	return side, nil
+	return &signedParts{side, approvals.Items()}, nil
+}
+
+// approverKeys are those of the flags, of this machine, and of a manifest.
+func (f *verifyFlags) approverKeys() ([]checkpoint.Key, error) {
+	known, err := f.approvers.keys(&f.ring)
+	if err != nil {
+		return nil, err
+	}
+	m, err := f.anchors.manifest()
+	if err != nil || m == nil {
+		return known, err
+	}
+	return append(known, m.ApproverKeys()...), nil
 }
 
 // verifyTogether verifies several runs or bundles, each by itself and against what the others hold of it.
@@ -60,11 +106,11 @@ func (f *verifyFlags) verifyTogether(ctx context.Context, s *streams, paths []st
 	}
 	var sides []*delegation.Side
 	for _, path := range paths {
-		side, err := f.sideOf(path)
+		p, err := f.parts(path)
 		if err != nil {
 			return err
 		}
-		sides = append(sides, side)
+		sides = append(sides, p.side)
 	}
 	f.held = map[string][]ledger.Pinned{}
 	for i, side := range sides {
@@ -145,36 +191,20 @@ func writeDelegations(b *strings.Builder, j *delegation.Judgement) {
 	}
 }
 
-// delegations judges those of one run or bundle alone, and a run's approvals.
+// delegations judges those of one run or bundle alone, and a run's approvals, which lower nothing: what is only asserted is
+// what was recorded.
 func (v *verification) delegations(f *verifyFlags, trust ledger.Trust) error {
-	if v.Kind == "run" && v.Verdict != ledger.Tampered {
-		if err := v.approvals(f); err != nil {
-			return err
-		}
-	}
-	side, err := f.sideOf(v.Path)
-	if err != nil || side == nil || side.Records() == 0 {
-		return err
-	}
-	v.Delegations = delegation.Judge(trust.Keys, side)
-	v.Verdict = v.Delegations.Lower(v.Verdict)
-	return nil
-}
-
-// approvals says which are signed. They lower nothing: what is only asserted is what was recorded.
-func (v *verification) approvals(f *verifyFlags) (err error) {
-	m, err := f.anchors.manifest()
+	p, err := f.parts(v.Path)
 	if err != nil {
 		return err
 	}
-	var more []checkpoint.Key
-	if m != nil {
-		more = m.ApproverKeys()
+	if v.Verdict != ledger.Tampered {
+		v.Approvals = p.approvals
 	}
-	r := &store.Run{Dir: v.Path}
-	if r.Identities, err = f.identities(); err != nil {
-		return err
+	if p.side == nil || p.side.Records() == 0 {
+		return nil
 	}
-	v.Approvals, err = f.approvers.approvals(r, &f.ring, more...)
-	return err
+	v.Delegations = delegation.Judge(trust.Keys, p.side)
+	v.Verdict = v.Delegations.Lower(v.Verdict)
+	return nil
 }

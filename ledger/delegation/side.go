@@ -49,35 +49,47 @@ func (s *Side) Records() int { return len(s.records) }
 
 // FromLog reads a log's records of delegations. Payloads for which the reader has no key stay closed.
 func FromLog(r *ledger.Reader, source string) (*Side, error) {
-	gen := r.Genesis()
-	s := &Side{ID: gen.ID(), Genesis: &gen, Source: source, Whole: true, Trusted: true, Size: r.Epochs()}
+	s := NewSide(r, source)
 	for rec, err := range r.Records(0) {
+		if err == nil {
+			err = s.Take(r, rec)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the delegations of %s: %w", source, err)
 		}
-		if rec.Type == ledger.TypeRotate {
-			if b, err := r.Payload(rec); err == nil {
-				s.rotated(b)
-			}
-		}
-		if rec.Type != RecordType {
-			continue
-		}
-		e := record{seq: rec.Seq, incarnation: rec.Incarnation, digest: rec.Digest, kind: rec.Kind, sealed: rec.Sealed}
-		b, err := r.Payload(rec)
-		switch {
-		case errors.Is(err, ledger.ErrErased):
-			e.why = "it was erased"
-		case errors.Is(err, ledger.ErrNoKey):
-			e.why = "no key at hand opens it"
-		case err != nil:
-			return nil, fmt.Errorf("reading the delegations of %s: %w", source, err)
-		default:
-			e.payload = b
-		}
-		s.add(e)
 	}
 	return s, nil
+}
+
+// NewSide begins to show a whole log, whose records are then all taken, in their order.
+func NewSide(r *ledger.Reader, source string) *Side {
+	gen := r.Genesis()
+	return &Side{ID: gen.ID(), Genesis: &gen, Source: source, Whole: true, Trusted: true, Size: r.Epochs()}
+}
+
+// Take takes a record; those that aren't of delegations are passed over.
+func (s *Side) Take(r *ledger.Reader, rec *ledger.ReadRecord) error {
+	if rec.Type != RecordType && rec.Type != ledger.TypeRotate {
+		return nil
+	}
+	e := record{seq: rec.Seq, incarnation: rec.Incarnation, digest: rec.Digest, kind: rec.Kind, sealed: rec.Sealed}
+	b, err := r.Payload(rec)
+	switch {
+	case errors.Is(err, ledger.ErrErased):
+		e.why = "it was erased"
+	case errors.Is(err, ledger.ErrNoKey):
+		e.why = "no key at hand opens it"
+	case err != nil:
+		return err
+	default:
+		e.payload = b
+	}
+	if rec.Type == ledger.TypeRotate {
+		s.rotated(e.payload)
+	} else {
+		s.add(e)
+	}
+	return nil
 }
 
 // FromBundle takes a bundle's records of delegations. The bundle must have been verified.
