@@ -398,7 +398,7 @@ func (s *settings) convict(out *outcome, gen *ledger.Genesis, list []*proof.Evid
 	if h != nil {
 		histories = append(histories, h)
 	}
-	found, err := proof.FindEquivocations(list, histories, gen)
+	found, err := proof.FindEquivocations(list, histories, s.opts.Keys, gen)
 	if err != nil {
 		return err
 	}

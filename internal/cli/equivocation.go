@@ -54,7 +54,7 @@ func (k keptEquivocation) line() string {
 // equivocations looks among all that is known of the log for statements that contradict each other. Whoever signed two
 // histories has a log that can't be called verified.
 func (v *verification) equivocations(f *verifyFlags, keys []ledger.PublicKey) error {
-	found, err := equivocationsIn(append([]string{v.Path}, f.pins...))
+	found, err := equivocationsIn(append([]string{v.Path}, f.pins...), keys)
 	if err != nil {
 		return nil // what can't be read was judged
 	}
@@ -119,11 +119,15 @@ anchor's .proof file. What is found goes into DIR: files that convict whoever si
 			if err != nil {
 				return err
 			}
-			found, err := equivocationsIn(args)
+			var keys []ledger.PublicKey
+			if m != nil {
+				keys = m.PublicKeys()
+			}
+			found, err := equivocationsIn(args, keys)
 			if err != nil {
 				return err
 			}
-			kept, err := keepEquivocations(dir, found, nil, m)
+			kept, err := keepEquivocations(dir, found, keys, m)
 			if err != nil {
 				return err
 			}
@@ -156,7 +160,7 @@ anchor's .proof file. What is found goes into DIR: files that convict whoever si
 }
 
 // equivocationsIn looks among runs, bundles, checkpoints and proofs.
-func equivocationsIn(paths []string) ([]*proof.Equivocation, error) {
+func equivocationsIn(paths []string, keys []ledger.PublicKey) ([]*proof.Equivocation, error) {
 	var gens []*ledger.Genesis
 	var list []*proof.Evidence
 	var histories []*proof.History
@@ -173,7 +177,7 @@ func equivocationsIn(paths []string) ([]*proof.Equivocation, error) {
 		}
 		list = append(list, more...)
 	}
-	found, err := proof.FindEquivocations(list, histories, gens...)
+	found, err := proof.FindEquivocations(list, histories, keys, gens...)
 	if err != nil {
 		return nil, environment(err)
 	}

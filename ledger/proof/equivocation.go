@@ -312,10 +312,11 @@ type History struct {
 
 // FindEquivocations looks for statements that contradict each other, or one of the histories that are at hand: one proof for each
 // log and pair of kinds. gens are the geneses of ledgers among them. Statements on the transparency logs that entries are in
-// are looked at too. What is on a ledger whose genesis is given must bear the signature of one of its keys, or bind the account
-// or deliverer that anchored it, so that nobody is accused by a text that anybody can write.
-func FindEquivocations(list []*Evidence, histories []*History, gens ...*ledger.Genesis) ([]*Equivocation, error) {
-	f := finder{gens: map[string]*ledger.Genesis{}, at: map[position]bool{}, seen: map[string]bool{}}
+// are looked at too. What is on a ledger whose genesis is given must bear the signature of one of its keys, or of one of keys, to
+// which it may have been handed over, or bind the account or deliverer that anchored it, so that nobody is accused by a text that
+// anybody can write.
+func FindEquivocations(list []*Evidence, histories []*History, keys []ledger.PublicKey, gens ...*ledger.Genesis) ([]*Equivocation, error) {
+	f := finder{keys: keys, gens: map[string]*ledger.Genesis{}, at: map[position]bool{}, seen: map[string]bool{}}
 	for _, g := range gens {
 		f.gens[g.Origin()] = g
 	}
@@ -346,6 +347,7 @@ func FindEquivocations(list []*Evidence, histories []*History, gens ...*ledger.G
 }
 
 type finder struct {
+	keys []ledger.PublicKey
 	gens map[string]*ledger.Genesis // by origin
 	all  []*Evidence
 	at   map[position]bool
@@ -375,7 +377,7 @@ func (f *finder) binds(e *Evidence) bool {
 	if gen == nil || e.Kind == KindEVM || e.Kind == KindDigest {
 		return true
 	}
-	for _, k := range gen.Keys {
+	for _, k := range slices.Concat(gen.Keys, f.keys) {
 		if _, err := (checkpoint.Key{Name: e.Note.Origin, Alg: k.Alg, Public: k.Public}).Verify(e.Note); err == nil {
 			return true
 		}

@@ -79,9 +79,9 @@ func TestEquivocation(t *testing.T) {
 	a5, b5, a3 := f.statement(t, f.one, 5), f.statement(t, f.two, 5), f.statement(t, f.one, 3)
 	find := func(h *proof.History, list ...*proof.Evidence) ([]*proof.Equivocation, error) {
 		if h == nil {
-			return proof.FindEquivocations(list, nil, f.gen)
+			return proof.FindEquivocations(list, nil, nil, f.gen)
 		}
-		return proof.FindEquivocations(list, []*proof.History{h}, f.gen)
+		return proof.FindEquivocations(list, []*proof.History{h}, nil, f.gen)
 	}
 	list, err := find(nil, a5, b5)
 	same := one(t, list, err)
@@ -187,7 +187,7 @@ func TestEquivocatingWitness(t *testing.T) {
 		n.Signatures = append(n.Signatures, c.Signatures...)
 		return &proof.Evidence{Kind: proof.KindWitness, Note: n}
 	}
-	list, err := proof.FindEquivocations([]*proof.Evidence{cosigned(f.one), cosigned(f.two)}, nil, f.gen)
+	list, err := proof.FindEquivocations([]*proof.Evidence{cosigned(f.one), cosigned(f.two)}, nil, nil, f.gen)
 	q := one(t, list, err)
 	m := &proof.Manifest{Roots: map[string]proof.Root{"w": {Kind: proof.KindWitness, Key: key("w.example", w).String()}}}
 	if c := q.Judge(nil, m); len(c.Accused) != 2 || !strings.Contains(c.Accused[1].Who, "witness w.example") || len(c.Statements[0].Attestations) != 1 {
@@ -203,7 +203,7 @@ func TestEquivocatingWitness(t *testing.T) {
 		p := proof.Inclusion{Index: 1, Note: n}
 		return &proof.Evidence{Kind: proof.KindLog, Note: f.note(t, f.one, size), Data: p.Marshal()}
 	}
-	list, err = proof.FindEquivocations([]*proof.Evidence{entered(4, f.one), entered(5, f.two)}, nil, f.gen)
+	list, err = proof.FindEquivocations([]*proof.Evidence{entered(4, f.one), entered(5, f.two)}, nil, nil, f.gen)
 	q = one(t, list, err)
 	if q.First.Note.Origin != "shared.example" || q.Genesis != nil {
 		t.Fatalf("it is of %s", q.First.Note.Origin)
@@ -217,10 +217,30 @@ func TestEquivocatingWitness(t *testing.T) {
 	}
 }
 
+// TestEquivocationAfterHandOver: keys to which the log was handed over are found out too, by who knows them.
+func TestEquivocationAfterHandOver(t *testing.T) {
+	f := newForked(t)
+	f.signer = signer(t, checkpoint.Ed25519, 8)
+	k := ledger.PublicKey{}
+	k.Alg, k.Public = f.signer.Public()
+	pair := []*proof.Evidence{f.statement(t, f.one, 5), f.statement(t, f.two, 5)}
+	if list, err := proof.FindEquivocations(pair, nil, nil, f.gen); err != nil || len(list) != 0 {
+		t.Errorf("by an unknown key: %d proofs, %v", len(list), err)
+	}
+	list, err := proof.FindEquivocations(pair, nil, []ledger.PublicKey{k}, f.gen)
+	q := one(t, list, err)
+	if c := q.Judge(nil, nil); c.Status != ledger.StatusUnverifiable {
+		t.Errorf("a stranger who doesn't know the key: %s", c.Status)
+	}
+	if c := q.Judge([]ledger.PublicKey{k}, nil); c.Status != ledger.StatusVerified {
+		t.Errorf("with the key: %s", c.Status)
+	}
+}
+
 // TestEquivocationExample keeps the example of docs/FORMAT.md true. UPDATE_FORMAT=1 prints it.
 func TestEquivocationExample(t *testing.T) {
 	f := newForked(t)
-	list, err := proof.FindEquivocations([]*proof.Evidence{f.statement(t, f.one, 5)}, []*proof.History{f.history(t, f.two, 8)}, f.gen)
+	list, err := proof.FindEquivocations([]*proof.Evidence{f.statement(t, f.one, 5)}, []*proof.History{f.history(t, f.two, 8)}, nil, f.gen)
 	want := one(t, list, err).Append(nil)
 	if os.Getenv("UPDATE_FORMAT") != "" {
 		s := hex.EncodeToString(want)
@@ -252,9 +272,9 @@ func TestEquivocationExample(t *testing.T) {
 
 func FuzzEquivocation(f *testing.F) {
 	k := newForked(f)
-	list, err := proof.FindEquivocations([]*proof.Evidence{k.statement(f, k.one, 5)}, []*proof.History{k.history(f, k.two, 8)}, k.gen)
+	list, err := proof.FindEquivocations([]*proof.Evidence{k.statement(f, k.one, 5)}, []*proof.History{k.history(f, k.two, 8)}, nil, k.gen)
 	f.Add(one(f, list, err).Append(nil))
-	list, err = proof.FindEquivocations([]*proof.Evidence{k.statement(f, k.one, 5), k.statement(f, k.two, 5)}, nil, k.gen)
+	list, err = proof.FindEquivocations([]*proof.Evidence{k.statement(f, k.one, 5), k.statement(f, k.two, 5)}, nil, nil, k.gen)
 	f.Add(one(f, list, err).Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := proof.ParseEquivocation(b)

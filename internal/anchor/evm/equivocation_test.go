@@ -61,7 +61,7 @@ func TestTwoAnchorsForOnePosition(t *testing.T) {
 	manifest := &proof.Manifest{Roots: map[string]proof.Root{"evm": root}}
 	// The order in which they are found doesn't matter.
 	for counts, list := range [][]*proof.Evidence{{first, second}, {second, first}} {
-		found, err := proof.FindEquivocations(list, nil)
+		found, err := proof.FindEquivocations(list, nil, nil)
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%d proofs, %v", len(found), err)
 		}

@@ -239,7 +239,7 @@ func (w *Watcher) equivocations(run string) (out []Alarm) {
 	if h != nil {
 		histories = append(histories, h)
 	}
-	found, err := proof.FindEquivocations(list, histories, gen)
+	found, err := proof.FindEquivocations(list, histories, w.o.Manifest.PublicKeys(), gen)
 	if err != nil {
 		return []Alarm{{Run: run, Alarm: Tampered, Why: err.Error()}}
 	}

@@ -236,7 +236,7 @@ func (s *Server) Last(origin string) (*checkpoint.Note, error) {
 
 // convict stores the proof that two heads of one size were signed.
 func (s *Server) convict(a, b *checkpoint.Note) error {
-	found, err := proof.FindEquivocations([]*proof.Evidence{{Kind: proof.KindCheckpoint, Note: a}, {Kind: proof.KindCheckpoint, Note: b}}, nil)
+	found, err := proof.FindEquivocations([]*proof.Evidence{{Kind: proof.KindCheckpoint, Note: a}, {Kind: proof.KindCheckpoint, Note: b}}, nil, nil)
 	if err != nil || len(found) == 0 {
 		return err
 	}
