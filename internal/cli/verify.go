@@ -25,7 +25,7 @@ type verifyFlags struct {
 	equivocation                 string
 	anchors                      anchorTrust
 	approvers                    approverFlags
-	read                         map[string]*signedParts // of delegations and approvals, by path
+	read                         map[string]*signedParts    // of delegations and approvals, by path
 	held                         map[string][]ledger.Pinned // heads of a run, by its path, that other runs' ledgers hold
 	ring                         ringFlags
 }

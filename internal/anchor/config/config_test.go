@@ -70,7 +70,7 @@ func TestRefused(t *testing.T) {
 		"anchors: [{kind: witness}]":                             "it needs witnesses",
 		"anchors: [{kind: witness, witnesses: [{key: x}]}]":      "no verifier key",
 		"anchors: [{kind: witness, quorum: 2, witnesses: [{}]}]": "2 of 1",
-		"anchors: [{kind: evm, contract: \"0x12\"}]":                 "it needs nodes",
+		"anchors: [{kind: evm, contract: \"0x12\"}]":             "it needs nodes",
 		"anchors: [{kind: evm, nodes: [x], key: nosuch}]":        "account's key",
 	} {
 		list, err := Read(write(t, text))
