@@ -256,3 +256,21 @@ func FuzzReadLabelled(f *testing.F) {
 		}
 	})
 }
+
+// Whatever a tool is called and however broken its schema, its verdict is a distribution.
+func FuzzTool(f *testing.F) {
+	l := local(f)
+	f.Add("get_forecast", "Forecast by city", []byte(`{"properties":{"city":{}}}`))
+	f.Fuzz(func(t *testing.T, name, description string, schema []byte) {
+		v, err := l.JudgeTool(t.Context(), weather, Tool{Name: name, Description: description, InputSchema: schema})
+		if name == "" {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := v.Maps + v.Doubtful + v.MapsNot; math.Abs(sum-1) > 1e-9 || v.Label == "" {
+			t.Fatalf("%+v", v)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package score
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -132,4 +133,21 @@ func TestReadCorrection(t *testing.T) {
 			t.Errorf("%s: read as %+v", name, c)
 		}
 	}
+}
+
+func FuzzReadCorrection(f *testing.F) {
+	f.Add([]byte(`{"error_rates":{"comply":{"sensitivity":0.9,"specificity":0.9,"n":9,"others":9},"refuse":{"sensitivity":0.9,"specificity":0.9,"n":9,"others":9}}}`))
+	w := newWorld()
+	w.honest(3)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := ReadCorrection(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		o := Defaults()
+		o.Correction = c
+		if r := Score(w.Evidence, o); !(r.Interval.Low >= 0 && r.Interval.Low <= r.Score && r.Score <= r.Interval.High && r.Interval.High <= 100) {
+			t.Fatalf("%v %+v", r.Score, r.Interval)
+		}
+	})
 }

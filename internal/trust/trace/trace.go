@@ -157,6 +157,9 @@ func (s *Store) put(x received) {
 		s.traces = map[string]*Conversation{}
 	}
 	for i := range spans {
+		if spans[i].Trace == "" {
+			continue // it can't be told what it belongs to
+		}
 		if c := s.get(spans[i].Trace, spans[i].Start); c != nil && len(c.Spans) < mostSpans {
 			c.Spans = append(c.Spans, spans[i])
 		} else {

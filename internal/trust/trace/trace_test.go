@@ -2,6 +2,7 @@ package trace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -207,4 +208,33 @@ func TestTextWithinText(t *testing.T) {
 			t.Errorf("%s: %+v", p, c)
 		}
 	}
+}
+
+// Whatever stands in a store's file, it is taken up or refused, and taken up alike a second time.
+func FuzzKeep(f *testing.F) {
+	f.Add([]byte(`{"spans":[{"trace":"t","id":"1","name":"x","start":"2026-11-30T12:00:00Z"}]}` + "\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := filepath.Join(t.TempDir(), "traces.jsonl")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var s, again Store
+		if err := s.Keep(path); err != nil {
+			return
+		}
+		list, err := s.Conversations(t.Context(), time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		Correlate("otlp", nil, []*trust.Exchange{exchange("a", "t", "", 0)}, list)
+		if err := errors.Join(s.Close(), again.Keep(path)); err != nil {
+			t.Fatalf("taken up once, and not again: %v", err)
+		}
+		if got, err := again.Conversations(t.Context(), time.Time{}); err != nil || len(got) != len(list) {
+			t.Fatalf("%d conversations, then %d: %v", len(list), len(got), err)
+		}
+		if err := again.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
