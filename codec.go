@@ -229,8 +229,8 @@ func DecodeEvent(b []byte, e *Event) error {
 	if d.err != nil {
 		return d.err
 	}
-	if len(d.b) != 0 {
-		return fmt.Errorf("%w: %d bytes follow it", ErrEvent, len(d.b))
+	if left := len(d.b) - d.off; left != 0 {
+		return fmt.Errorf("%w: %d bytes follow it", ErrEvent, left)
 	}
 	*e = v
 	return nil
@@ -238,6 +238,7 @@ func DecodeEvent(b []byte, e *Event) error {
 
 type decoder struct {
 	b    []byte
+	off  int // of what is left: to cut b instead would cost a write barrier each time
 	mask uint64
 	err  error
 }
@@ -246,18 +247,18 @@ func (d *decoder) fail(what string) {
 	if d.err == nil {
 		d.err = fmt.Errorf("%w: %s", ErrEvent, what)
 	}
-	d.b = nil
+	d.off = len(d.b)
 }
 
 func (d *decoder) has(bit uint64) bool { return d.err == nil && d.mask&bit != 0 }
 
 func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 || n > 1 && d.b[n-1] == 0 {
+	v, n := binary.Uvarint(d.b[d.off:])
+	if n <= 0 || n > 1 && d.b[d.off+n-1] == 0 {
 		d.fail("a number is cut, too large or not in its shortest form")
 		return 0
 	}
-	d.b = d.b[n:]
+	d.off += n
 	return v
 }
 
@@ -284,12 +285,12 @@ func (d *decoder) z32(bit uint64) int32 {
 }
 
 func (d *decoder) take(n uint64) []byte {
-	if n > uint64(len(d.b)) {
+	if n > uint64(len(d.b)-d.off) {
 		d.fail("it is cut")
 		return nil
 	}
-	out := d.b[:n]
-	d.b = d.b[n:]
+	out := d.b[d.off : d.off+int(n)]
+	d.off += int(n)
 	return out
 }
 
@@ -304,6 +305,23 @@ func (d *decoder) s(bit uint64) string {
 	return string(d.take(n))
 }
 
+// sensor reads a sensor's name. Every event has one, and there are few.
+func (d *decoder) sensor() string {
+	if !d.has(fSensor) {
+		return ""
+	}
+	b := d.take(d.uvarint())
+	for _, known := range [...]string{"bpf", "ptrace", "names"} {
+		if string(b) == known {
+			return known
+		}
+	}
+	if len(b) == 0 {
+		d.fail("an empty string has no bit")
+	}
+	return string(b)
+}
+
 func (d *decoder) event() (e Event) {
 	d.mask = d.uvarint()
 	if d.mask >= fieldEnd {
@@ -316,7 +334,7 @@ func (d *decoder) event() (e Event) {
 	e.Type = Type(d.u(fType, uint64(typeCount)-1))
 	e.NR = d.nr()
 	e.ABI = ABI(d.u(fABI, uint64(ABIARM64)))
-	e.Sensor = d.s(fSensor)
+	e.Sensor = d.sensor()
 	e.Window = Window(d.u(fWindow, uint64(len(windowNames)-1)))
 	e.Proc.PID = d.z32(fPID)
 	e.Proc.Start = d.u(fStart, all)
@@ -382,11 +400,11 @@ func (d *decoder) argv() []string {
 		return nil
 	}
 	n := d.uvarint()
-	if n > uint64(len(d.b)) {
+	if n > uint64(len(d.b)-d.off) {
 		d.fail("it is cut")
 		return nil
 	}
-	out := make([]string, 0, n)
+	out := make([]string, 0, min(n, 1<<10)) // a hostile number must not cost more than it brings
 	for range n {
 		out = append(out, string(d.take(d.uvarint())))
 	}
@@ -398,11 +416,11 @@ func (d *decoder) answers() []netip.Addr {
 		return nil
 	}
 	n := d.uvarint()
-	if n == 0 || n > uint64(len(d.b)) {
+	if n == 0 || n > uint64(len(d.b)-d.off) {
 		d.fail("a list of addresses is empty or cut")
 		return nil
 	}
-	out := make([]netip.Addr, 0, n)
+	out := make([]netip.Addr, 0, min(n, 1<<10))
 	for range n {
 		out = append(out, d.addr())
 	}

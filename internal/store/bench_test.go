@@ -78,3 +78,33 @@ func cpuTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkReadEvents is one pass over a run's events, as every analysis makes it.
+func BenchmarkReadEvents(b *testing.B) {
+	dir := filepath.Join(b.TempDir(), "r")
+	w, err := Create(dir, bodycam.Run{ID: "r", Started: time.Now()}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := benchEvent()
+	const n = 20_000
+	for range n {
+		if err := w.Event(&e); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		b.Fatal(err)
+	}
+	r, err := Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := r.Events(func(*bodycam.Event) error { return nil }); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N)/n, "ns/event")
+}

@@ -101,8 +101,8 @@ func (r *Run) Raw(f func(*bodycam.Event) error) error {
 		return err
 	}
 	defer s.close()
+	var e bodycam.Event // one for all: a pass makes no garbage but the strings
 	for {
-		var e bodycam.Event
 		switch err := s.next(&e); {
 		case err == nil:
 			if err := f(&e); err != nil {

@@ -206,6 +206,7 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 	}
 	defer lr.Close()
 	open := Batches{log: lr}
+	var e bodycam.Event
 	for rec, err := range lr.Records(0) {
 		if err != nil {
 			return fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
@@ -224,7 +225,6 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 			if b == nil {
 				continue // erased
 			}
-			var e bodycam.Event
 			if err := bodycam.DecodeEvent(b, &e); err != nil {
 				return fmt.Errorf("record %d of %s, event %d: %w", rec.Seq, r.Dir, i, err)
 			}
