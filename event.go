@@ -54,7 +54,7 @@ const (
 	TypeDenied         // a call that the sandbox's seccomp filter refused
 	TypeNamespace      // unshare, setns, clone with new namespaces
 	TypeMmap           // an executable or shared writable mapping of a file
-	TypeMark           // the recorder speaks: loss, blind window, start or end of a window (Path holds the text)
+	TypeMark           // the recorder speaks: loss, blind window, start or end of a window (Detail says what of)
 	typeCount
 )
 

@@ -1,6 +1,13 @@
 package bodycam
 
-import "testing"
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+)
 
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"", "plain", "caf\xc3\xa9", "\xff", `\xff`, `\\xff`, "\\\xff", `\x4`, "a\\x5cx41", "\n\t\x00", `\x5c`} {
@@ -40,5 +47,36 @@ func TestNames(t *testing.T) {
 		if got := ParseAccess(a.String()); got != a {
 			t.Fatalf("access %#x reads back as %#x", a, got)
 		}
+	}
+}
+
+// docs/EVENTS.md names whatever an event can say.
+func TestEventsDoc(t *testing.T) {
+	text, err := os.ReadFile("docs/EVENTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(what string, names []string) {
+		for _, n := range names {
+			if n != "" && !regexp.MustCompile("`([^`]* )?"+regexp.QuoteMeta(n)+"( [^`]*)?`").Match(text) {
+				t.Errorf("docs/EVENTS.md doesn't name the %s %q", what, n)
+			}
+		}
+	}
+	has("type", typeNames[1:])
+	has("mark", markNames)
+	has("source of a host's name", hostSourceNames)
+	has("window", windowNames)
+	has("transport", protoNames)
+	has("access", accessNames)
+	var members map[string]any
+	e := full(t)
+	exit := *e
+	exit.Type = TypeExit
+	for _, e := range []*Event{e, &exit} {
+		if err := json.Unmarshal(e.AppendJSON(nil), &members); err != nil {
+			t.Fatal(err)
+		}
+		has("member", slices.Collect(maps.Keys(members)))
 	}
 }
