@@ -7,6 +7,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/delegation"
 )
 
 // PayloadJSON is the JSON form of a record's payload: of an action, a finding or a row, of run.json, of a file (its head and,
@@ -21,6 +22,8 @@ func PayloadJSON(t ledger.Type, b []byte, cut bool) ([]byte, error) {
 		return formOf(b, payload.ParseRow)
 	case RecordFile:
 		return fileJSON(b, cut)
+	case RecordDelegation:
+		return delegation.JSON(b)
 	}
 	if cut || !json.Valid(b) {
 		return nil, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"os"
 	"slices"
@@ -412,6 +413,9 @@ func FuzzReceipt(f *testing.F) {
 				t.Fatal("two encodings of one receipt")
 			}
 			_ = r.Verify()
+		}
+		if j, err := delegation.JSON(b); err != nil || !json.Valid(j) {
+			t.Fatalf("%s, %v", j, err)
 		}
 		if tm, err := delegation.ParseTerms(b); err == nil && string(tm.Append(nil)) != string(b) {
 			t.Fatal("two encodings of the same terms")
