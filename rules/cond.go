@@ -129,6 +129,11 @@ func parseCondition(s string) (x expr, err *syntax) {
 			p.fail("')' without '('")
 		}
 		word := p.peekWord()
+		if p.s[p.i] == '(' {
+			if name := p.wordBefore(); name != "" {
+				panic(&syntax{p.i - len(name), fmt.Sprintf("there is no transformer %q", name), nearest(name, transformers)})
+			}
+		}
 		e := &syntax{p.i, fmt.Sprintf("unexpected %q: want \"and\" or \"or\"", word), ""}
 		if h := nearest(word, []string{"and", "or"}); h != "" && len(word) <= 4 {
 			e.hint = h
@@ -138,6 +143,15 @@ func parseCondition(s string) (x expr, err *syntax) {
 		panic(e)
 	}
 	return x, nil
+}
+
+// wordBefore is the word that ends right before where the parser is.
+func (p *condParser) wordBefore() string {
+	from := p.i
+	for from > 0 && (p.s[from-1] == '_' || p.s[from-1] >= 'a' && p.s[from-1] <= 'z' || p.s[from-1] >= '0' && p.s[from-1] <= '9') {
+		from--
+	}
+	return p.s[from:p.i]
 }
 
 func (p *condParser) fail(format string, args ...any) {

@@ -76,6 +76,23 @@ func (d *definitions) fail(n *node, about, format string, args ...any) {
 	d.loader.report(d.mark(n), about, fmt.Sprintf(format, args...), "")
 }
 
+// missing reports a key that isn't there, and the one that may have been meant for it.
+func (d *definitions) missing(at, n *node, about, key string, known []string, what string) {
+	var other []string
+	for _, k := range n.keys {
+		if !contains(known, k.s) {
+			other = append(other, k.s)
+		}
+	}
+	hint := ""
+	for _, k := range other {
+		if nearest(k, []string{key}) != "" {
+			hint = fmt.Sprintf("%q is no key: did you mean %q?", k, key)
+		}
+	}
+	d.loader.report(d.mark(at), about, what, hint)
+}
+
 func (d *definitions) warn(n *node, about, hint, format string, args ...any) {
 	d.loader.warn(d.mark(n), about, fmt.Sprintf(format, args...), hint)
 }
@@ -322,7 +339,7 @@ func (d *definitions) macro(n *node) {
 	add, _, ok := d.override(n, about, []string{"condition"}, []string{"condition"})
 	cond := d.scalar(n, about, "condition")
 	if cond == nil {
-		d.fail(n, about, "a macro wants a condition")
+		d.missing(n, n, about, "condition", macroKeys, "a macro wants a condition")
 		return
 	}
 	if !ok {

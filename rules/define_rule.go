@@ -62,10 +62,13 @@ func (d *definitions) newRule(n, name *node, about string) {
 	}
 	for _, key := range []string{"desc", "output", "priority"} {
 		if n.get(key) == nil {
-			d.fail(name, about, "a rule wants %s", key)
+			d.missing(name, n, about, key, ruleKeys, "a rule wants "+key)
 		}
 	}
-	if (n.get("condition") == nil) == (n.get("sequence") == nil) {
+	switch c, s := n.get("condition"), n.get("sequence"); {
+	case c == nil && s == nil:
+		d.missing(name, n, about, "condition", ruleKeys, "a rule wants a condition or a sequence")
+	case c != nil && s != nil:
 		d.fail(name, about, "a rule wants a condition or a sequence, and not both")
 	}
 	if s := d.scalar(n, about, "source"); s != nil {

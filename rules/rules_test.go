@@ -766,3 +766,30 @@ func TestHostileProcessTree(t *testing.T) {
 		t.Errorf("%d processes are kept", len(tb.procs))
 	}
 }
+
+// A key or transformer that is nearly right is named beside what is missing.
+func TestNearMisses(t *testing.T) {
+	_, err := LoadSources(Options{}, Source{Name: "bad.yaml", Data: []byte(`- rule: one
+  desc: d
+  condtion: evt.type = open
+  output: x
+  prioritty: INFO
+- macro: q
+  conditon: evt.type = open
+- rule: two
+  desc: d
+  condition: evt.type = open and tolowr(fd.name) = x
+  output: x
+  priority: INFO
+`)})
+	for _, want := range []string{
+		`one: a rule wants priority; "prioritty" is no key: did you mean "priority"?`,
+		`one: a rule wants a condition or a sequence; "condtion" is no key: did you mean "condition"?`,
+		`macro q: a macro wants a condition; "conditon" is no key: did you mean "condition"?`,
+		`bad.yaml:10:34: two: there is no transformer "tolowr"; did you mean "tolower"?`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+}

@@ -124,12 +124,15 @@ A rule of mode deny that can't be kept is an error.` +
 			if err != nil {
 				return err
 			}
-			for _, w := range set.Warnings() {
-				fmt.Fprintf(s.out, "warning: %s\n", bodycam.Printable(w.Error()))
-			}
 			mine := map[string]bool{}
 			for _, a := range args {
 				mine[a] = true
+			}
+			for _, w := range set.Warnings() {
+				if !mine[w.Pos.File] {
+					continue // the built-in rules' own are no business of these files
+				}
+				fmt.Fprintf(s.out, "warning: %s\n", bodycam.Printable(w.Error()))
 			}
 			n, bad := 0, 0
 			for _, r := range set.List() {

@@ -105,7 +105,7 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 	}
 	switch e.Type {
 	case bodycam.TypeExec:
-		if slices.Contains(e.Argv, "reflog") && c.task.hasAny(tidying) {
+		if strings.Contains(strings.ToLower(strings.Join(e.Argv[:min(len(e.Argv), 16)], " ")), "reflog") && c.task.hasAny(tidying) {
 			x |= rules.ByTask
 		}
 	case bodycam.TypeMkdir:
