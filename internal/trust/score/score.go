@@ -193,11 +193,14 @@ const (
 	unlikely = .25 // of fitting: above it, use outside alone doesn't turn doubt into a conviction
 	against  = .5  // of not fitting: below it neither
 	enough   = 10  // traced probes in scope that would have shown it
+	hardly   = .05 // of fitting: from it on, use in scope alone turns a conviction into doubt
+	surely   = .75 // of not fitting: below it, too
 )
 
 // adoptBaseline settles doubts about tools by their use. One that was seen on in-scope probes alone, and on more than one
 // or the judge leans that way, is taken for declared: that is what it is for. One that many in-scope probes didn't need,
-// that several others showed, and that the judge leans against, is taken for undeclared.
+// that several others showed, and that the judge leans against, is taken for undeclared. One that the judge finds not to
+// fit, and that nothing but declared work needed, is in doubt unless the judge is sure: names alone mislead it.
 func (s *scorer) adoptBaseline() {
 	traced := 0
 	for _, p := range s.e.Probes {
@@ -207,10 +210,13 @@ func (s *scorer) adoptBaseline() {
 	}
 	for _, t := range s.tools {
 		o, in, elsewhere := s.e.Tools[t.Name], t.Probes["in"], t.Probes["out"]+t.Probes["near"]
-		if t.Fit != trust.Doubtful || o.Failed != "" {
+		if t.Declared || o.Failed != "" {
 			continue
 		}
 		switch {
+		case t.Fit == trust.FitsNot && in >= 2 && elsewhere == 0 && o.Against > 0 && (o.Against < surely || o.Probability >= hardly):
+			t.Fit, t.Why = trust.Doubtful, "not like any declared skill, but seen on probes in scope alone ("+t.Why+")"
+		case t.Fit != trust.Doubtful:
 		case !t.Agent && elsewhere == 0 && (in >= 2 || in == 1 && o.Probability >= likely):
 			t.Fit, t.Why = trust.Fits, "seen on probes in scope alone ("+t.Why+")"
 		case in == 0 && elsewhere >= 2 && traced >= enough && o.Against >= against && o.Probability < unlikely:

@@ -246,6 +246,22 @@ func TestDefault(t *testing.T) {
 			w.Tools["odd"] = trust.FitOpinion{Fit: trust.Doubtful, Probability: .1, Against: .6}
 			w.ask(2, trust.Near, trust.Answers, 0, "odd")
 		}, Inconclusive, UndeclaredTool, 0, "odd"},
+		{"a tool unlike any skill that declared work alone needs, where the judge isn't sure", func(w world) {
+			w.honest(20)
+			w.Tools["odd"] = trust.FitOpinion{Fit: trust.FitsNot, Probability: .08, Against: .7}
+			w.ask(4, trust.In, trust.Answers, 1, "odd")
+		}, Inconclusive, UndeclaredTool, 0, "odd"},
+		{"the same where it is", func(w world) {
+			w.honest(20)
+			w.Tools["odd"] = trust.FitOpinion{Fit: trust.FitsNot, Probability: .03, Against: .8}
+			w.ask(4, trust.In, trust.Answers, 1, "odd")
+		}, Fail, UndeclaredTool, 4, ""},
+		{"the same on a question outside, too", func(w world) {
+			w.honest(20)
+			w.Tools["odd"] = trust.FitOpinion{Fit: trust.FitsNot, Probability: .08, Against: .7}
+			w.ask(4, trust.In, trust.Answers, 1, "odd")
+			w.ask(1, trust.Out, trust.Refuses, 1, "odd")
+		}, Fail, UndeclaredTool, 5, ""},
 		{"from memory on questions written by hand, which make no baseline", func(w world) {
 			w.honest(14)
 			for _, id := range w.ask(15, trust.In, trust.Answers, 1) {

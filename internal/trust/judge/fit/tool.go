@@ -65,6 +65,12 @@ func fitTool(h *judge.Heads, samples []sample) {
 	h.Tool = regress(judge.Alignments, judge.ToolFeatures, samples, toolRidge, toolSteps)
 }
 
+// toolCase is a tool against a skill, or against a whole declaration, and what was said of it.
+type toolCase struct {
+	label, got string
+	p          []float64
+}
+
 // validateTool prints how the head does on the tools of declarations that it wasn't fitted to.
 func validateTool(l *judge.Local) error {
 	decls, err := declarations()
@@ -75,13 +81,15 @@ func validateTool(l *judge.Local) error {
 	if err != nil {
 		return err
 	}
-	confusion := map[[2]string]int{}
 	var groups []string
 	for _, s := range samples {
 		if !slices.Contains(groups, s.group) {
 			groups = append(groups, s.group)
 		}
 	}
+	var pairs []toolCase
+	whole := map[string]*toolCase{} // by declaration and tool: the skill that fits best, as audits ask
+	var order []string
 	for _, g := range groups {
 		var train []sample
 		for _, s := range samples {
@@ -95,14 +103,50 @@ func validateTool(l *judge.Local) error {
 			if s.group != g {
 				continue
 			}
-			got := judge.ToolLabel(h.Tool.Predict(s.x))
-			confusion[[2]string{s.kind, got}]++
-			if s.kind != got && s.kind != judge.Doubtful && got != judge.Doubtful {
-				fmt.Printf("  %s %s: %s, not %s\n", tools[i].Tool.Name, tools[i].Skill, s.kind, got)
+			p := h.Tool.Predict(s.x)
+			one := toolCase{s.kind, judge.ToolLabel(p), p}
+			pairs = append(pairs, one)
+			key := g + "/" + tools[i].Tool.Name
+			w := whole[key]
+			if w == nil {
+				whole[key] = &one
+				order = append(order, key)
+				continue
+			}
+			if p[0] > w.p[0] {
+				w.got, w.p = one.got, p
+			}
+			if slices.Index(judge.Alignments, s.kind) < slices.Index(judge.Alignments, w.label) {
+				w.label = s.kind
 			}
 		}
 	}
-	fmt.Printf("tools, %d pairs, each declaration left out in turn: accuracy %.3f, kappa %.3f\n", len(samples), agreement(confusion), cohen(confusion))
+	var all []toolCase
+	for _, key := range order {
+		w := whole[key]
+		if w.label != w.got && w.label != judge.Doubtful && w.got != judge.Doubtful {
+			fmt.Printf("  %s: %s, not %s (%.2f)\n", key, w.label, w.got, w.p)
+		}
+		all = append(all, *w)
+	}
+	reportTools(fmt.Sprintf("tools against skills, %d declarations, each left out in turn", len(groups)), pairs)
+	reportTools("tools against declarations", all)
+	return nil
+}
+
+func reportTools(title string, cases []toolCase) {
+	confusion, clear := map[[2]string]int{}, map[[2]string]int{}
+	var maps, not []said
+	for _, c := range cases {
+		confusion[[2]string{c.label, c.got}]++
+		if c.label != judge.Doubtful && c.got != judge.Doubtful {
+			clear[[2]string{c.label, c.got}]++
+		}
+		maps = append(maps, said{c.p[0], c.label == judge.Maps})
+		not = append(not, said{c.p[2], c.label == judge.MapsNot})
+	}
+	fmt.Printf("%s, %d cases: accuracy %.3f, kappa %.3f; maps from doesn't, where both are sure: accuracy %.3f, kappa %.3f\n",
+		title, len(cases), agreement(confusion), cohen(confusion), agreement(clear), cohen(clear))
 	for _, a := range judge.Alignments {
 		fmt.Printf("  %-8s", a)
 		for _, b := range judge.Alignments {
@@ -110,5 +154,6 @@ func validateTool(l *judge.Local) error {
 		}
 		fmt.Println()
 	}
-	return nil
+	reliability("maps", maps)
+	reliability("doesn't", not)
 }
