@@ -255,9 +255,9 @@ than the manifest: verifiers pin it.` + exits("0  written", "2  usage, or the ro
 			if len(keys) == 0 || out == "" {
 				return usage("want --key and -o")
 			}
-			b, err := os.ReadFile(args[0])
+			b, err := readRoots(args[0])
 			if err != nil {
-				return usage("%w", err)
+				return err
 			}
 			m, err := proof.ParseManifest(b, nil)
 			if err != nil {
@@ -269,6 +269,9 @@ than the manifest: verifiers pin it.` + exits("0  written", "2  usage, or the ro
 				k, signer, err := config.ReadKey(file)
 				if err != nil {
 					return usage("%w", err)
+				}
+				if name != "" && k.Name != name {
+					return usage("the keys are of two operators, %s and %s", name, k.Name)
 				}
 				name, signers = k.Name, append(signers, signer)
 			}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/bodycam-dev/bodycam/internal/anchor/config"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -179,8 +180,14 @@ func checkFile(name string) ([]kind.Note, error) {
 	if !filepath.IsAbs(name) {
 		name = "." + string(filepath.Separator) + name // a kind's bare name means a built-in one
 	}
-	_, err = kind.Load(name)
-	return nil, err
+	k, err := kind.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := config.Parse(k.Anchors, filepath.Dir(name)); err != nil {
+		return nil, fmt.Errorf("%s: anchors: %w", filepath.Clean(name), err)
+	}
+	return nil, nil
 }
 
 // printYAML prints a value in the order of its JSON form's members.

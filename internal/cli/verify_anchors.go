@@ -30,20 +30,16 @@ func (a *anchorTrust) add(fl *pflag.FlagSet) {
 // manifest reads what was given, nil where nothing was.
 func (a *anchorTrust) manifest() (*proof.Manifest, error) {
 	var files [2][]byte
-	for i, name := range []string{a.roots, a.operator} {
-		if name == "" {
-			continue
+	var err error
+	if a.roots != "" {
+		if files[0], err = readRoots(a.roots); err != nil {
+			return nil, err
 		}
-		b, err := os.ReadFile(name)
-		if err != nil {
+	}
+	if a.operator != "" { // signed as it is
+		if files[1], err = os.ReadFile(a.operator); err != nil {
 			return nil, usage("reading roots of trust: %w", err)
 		}
-		if t := bytes.TrimSpace(b); i == 0 && len(t) > 0 && t[0] != '{' { // of one's own, and so not signed as it is
-			if b, err = yaml.YAMLToJSON(b); err != nil {
-				return nil, usage("roots of trust in %s: %w", name, err)
-			}
-		}
-		files[i] = b
 	}
 	m, err := proof.Gather(files[0], files[1], a.digest, a.policy)
 	if errors.Is(err, proof.ErrNotPinned) {
@@ -69,6 +65,21 @@ func (a *anchorTrust) kept(run, origin string) ([]ledger.Anchor, error) {
 		out = append(out, more...)
 	}
 	return out, nil
+}
+
+// readRoots reads a file of roots that is one's own, JSON or YAML, as JSON.
+func readRoots(name string) ([]byte, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return nil, usage("reading roots of trust: %w", err)
+	}
+	if t := bytes.TrimSpace(b); len(t) == 0 || t[0] == '{' {
+		return b, nil
+	}
+	if b, err = yaml.YAMLToJSON(b); err != nil {
+		return nil, usage("roots of trust in %s: %w", name, err)
+	}
+	return b, nil
 }
 
 func (a *anchorTrust) notes() (out []string) {
