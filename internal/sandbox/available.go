@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/cgroup"
 )
 
 // Capability is one thing that boxes on this machine, for this user, can or can't have.
@@ -109,26 +111,26 @@ func tryIDMap(ctx context.Context) Capability {
 }
 
 func cgroupCapabilities() []Capability {
-	h, err := findHierarchies()
+	h, err := cgroup.Find()
 	if err != nil {
 		return []Capability{{"cgroups", false, err.Error()}}
 	}
 	root := os.Geteuid() == 0
-	v2 := Capability{Name: "cgroup v2", OK: h.unified != "" && root, Why: "not mounted: no identity, freeze and kill of groups"}
+	v2 := Capability{Name: "cgroup v2", OK: h.Unified != "" && root, Why: "not mounted: no identity, freeze and kill of groups"}
 	switch {
-	case h.unified != "" && root:
-		v2.Why = "identity, freeze and kill of groups at " + h.unified
-	case h.unified != "":
+	case h.Unified != "" && root:
+		v2.Why = "identity, freeze and kill of groups at " + h.Unified
+	case h.Unified != "":
 		v2.Why = "needs root: no limits, freezing and killing of groups"
 	}
 	out := []Capability{v2}
 	for _, ctl := range []string{"memory", "pids", "cpu"} {
 		c := Capability{Name: ctl + " limit", Why: "no hierarchy has the controller"}
 		switch {
-		case slices.Contains(h.v2, ctl):
-			c.OK, c.Why = root, "cgroup v2 at "+h.unified
-		case h.v1[ctl] != "":
-			c.OK, c.Why = root, "cgroup v1 at "+h.v1[ctl]
+		case slices.Contains(h.V2, ctl):
+			c.OK, c.Why = root, "cgroup v2 at "+h.Unified
+		case h.V1[ctl] != "":
+			c.OK, c.Why = root, "cgroup v1 at "+h.V1[ctl]
 		}
 		if !root {
 			c.Why += "; needs root"

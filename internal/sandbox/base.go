@@ -164,9 +164,9 @@ func (b *Box) plan() (*boxinit.Setup, []*os.File, error) {
 	}
 	if err == nil && b.cgroups != nil {
 		var tasks []*os.File
-		tasks, err = b.cgroups.tasks()
+		tasks, err = b.cgroups.Tasks()
 		p.mounts = append(p.mounts, tasks...)
-		s.V1 = len(b.cgroups.v1)
+		s.V1 = len(b.cgroups.V1)
 	}
 	return s, p.mounts, err
 }

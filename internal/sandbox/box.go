@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"syscall"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
+	"github.com/bodycam-dev/bodycam/internal/sandbox/cgroup"
 )
 
 // Box is one isolated environment. Its methods may be called from several goroutines.
@@ -26,7 +26,7 @@ type Box struct {
 	rootless bool
 	base     uint32 // host id of the box's root user
 	weaker   []string
-	cgroups  *cgroups // nil without
+	cgroups  *cgroup.Set // nil without
 	record   record
 	file     string // of record
 	watch    *watcher
@@ -121,16 +121,12 @@ func (b *Box) prepareHost() error {
 		return err
 	}
 	b.record = record{ID: b.cfg.ID, Owner: os.Getpid(), Started: started, StateDir: b.cfg.StateDir}
-	h, err := findHierarchies()
+	h, err := cgroup.Find()
 	if err != nil {
 		return err
 	}
 	if !b.rootless {
-		for _, m := range []string{h.unified, h.v1["memory"], h.v1["pids"], h.v1["cpu"]} {
-			if m != "" {
-				b.record.Cgroups = append(b.record.Cgroups, filepath.Join(m, "bodycam", b.cfg.ID))
-			}
-		}
+		b.record.Cgroups = h.Dirs(b.cfg.ID)
 	}
 	if b.file, err = b.record.save(); err != nil {
 		return err
@@ -146,7 +142,7 @@ func (b *Box) prepareHost() error {
 		return nil
 	}
 	var weaker []string
-	b.cgroups, weaker, err = makeCgroups(h, b.cfg.ID, b.cfg.Limits, int(idBase(b.cfg.ID)+boxinit.UID))
+	b.cgroups, weaker, err = cgroup.Make(h, b.cfg.ID, groups, groupInit, b.cfg.Limits.cgroup(), int(idBase(b.cfg.ID)+boxinit.UID))
 	b.weaker = append(b.weaker, weaker...)
 	return err
 }
@@ -199,7 +195,7 @@ func (b *Box) startInit() error {
 		for i := uintptr(0); i <= lastCap(); i++ {
 			attr.AmbientCaps = append(attr.AmbientCaps, i)
 		}
-		dir, err := os.Open(filepath.Join(b.cgroups.root, groupInit))
+		dir, err := os.Open(b.cgroups.Dir(groupInit))
 		if err != nil {
 			return err
 		}
@@ -375,30 +371,6 @@ func (b *Box) receive() {
 // Weaker says what this box lacks of what a box should have, one sentence each.
 func (b *Box) Weaker() []string { return append([]string(nil), b.weaker...) }
 
-// Cgroup is the cgroup version 2 directory of a group, <unified>/bodycam/<ID>/<group>, or "" if the box has none.
-func (b *Box) Cgroup(group string) string {
-	if b.cgroups == nil {
-		return ""
-	}
-	return filepath.Join(b.cgroups.root, group)
-}
-
-var errNoCgroup = errors.New("this box has no cgroups: run as root")
-
-// Procs lists the processes of a group, by their ids in the recorder's pid namespace.
-func (b *Box) Procs(group string) ([]int, error) {
-	if b.cgroups == nil {
-		return nil, errNoCgroup
-	}
-	return readProcs(b.Cgroup(group))
-}
-
-// Freeze stops every process of a group until Thaw, and waits until they stand still.
-func (b *Box) Freeze(ctx context.Context, group string) error { return b.setFrozen(ctx, group, true) }
-
-// Thaw undoes Freeze.
-func (b *Box) Thaw(ctx context.Context, group string) error { return b.setFrozen(ctx, group, false) }
-
 // Kill ends every process of a group, and waits until they are gone. In a box without cgroups it ends those that still
 // are in the session of a command, and doesn't wait.
 func (b *Box) Kill(ctx context.Context, group string) error {
@@ -406,10 +378,7 @@ func (b *Box) Kill(ctx context.Context, group string) error {
 		_, err := b.call(ctx, &boxinit.Request{KillTree: group})
 		return err
 	}
-	if err := writeCgroup(b.Cgroup(group), "cgroup.kill", "1"); err != nil {
-		return err
-	}
-	return awaitEvent(ctx, b.Cgroup(group), "populated 0")
+	return b.cgroups.Kill(ctx, group)
 }
 
 // HostUID is the host's id of a user or group id inside the box.
@@ -444,7 +413,7 @@ func (b *Box) Close() error {
 func (b *Box) shutdown() error {
 	var errs []error
 	if b.cgroups != nil {
-		_ = writeCgroup(b.cgroups.root, "cgroup.kill", "1") // the kill of init below does the same, later
+		_ = b.cgroups.KillAll() // the kill of init below does the same, later
 	}
 	if b.init != nil {
 		if err := b.init.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -464,7 +433,7 @@ func (b *Box) shutdown() error {
 		return errors.Join(errs...)
 	}
 	if b.cgroups != nil {
-		errs = append(errs, b.cgroups.remove())
+		errs = append(errs, b.cgroups.Remove())
 	}
 	errs = append(errs, removeState(b.cfg.StateDir))
 	err := errors.Join(errs...)

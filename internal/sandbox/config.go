@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/bodycam-dev/bodycam/internal/sandbox/boxinit"
+	"github.com/bodycam-dev/bodycam/internal/sandbox/cgroup"
 	"github.com/bodycam-dev/bodycam/internal/sandbox/seccomp"
 )
 
@@ -151,6 +152,10 @@ func (c *Config) fill() error {
 		}
 	}
 	return errors.Join(c.fillLimits(), c.fillModes())
+}
+
+func (l *Limits) cgroup() cgroup.Limits {
+	return cgroup.Limits{MemoryBytes: l.MemoryBytes, Pids: l.Pids, CPUs: l.CPUs}
 }
 
 func (c *Config) fillLimits() error {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/cgroup"
 )
 
 // crashEnv makes the test binary a recorder that makes a box, fills it with processes and waits to be killed.
@@ -47,8 +49,8 @@ func crashHelper(spec string) {
 	}
 	fmt.Println("pid", b.InitPID())
 	if b.cgroups != nil {
-		fmt.Println("cgroup", b.cgroups.root)
-		for _, d := range b.cgroups.v1 {
+		fmt.Println("cgroup", b.cgroups.Root)
+		for _, d := range b.cgroups.V1 {
 			fmt.Println("cgroup", d)
 		}
 		_ = b.Freeze(context.Background(), GroupVerify) // frozen processes must die too
@@ -316,16 +318,12 @@ func leftovers(t *testing.T, dir, id string, pid int) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := findHierarchies()
+	h, err := cgroup.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
 	patterns := []string{filepath.Join(dir, "*"), filepath.Join(records, id+"*"), filepath.Join(records, fmt.Sprintf(".new-%d-*", pid))}
-	for _, m := range []string{h.unified, h.v1["memory"], h.v1["pids"], h.v1["cpu"]} {
-		if m != "" {
-			patterns = append(patterns, filepath.Join(m, "bodycam", id+"*"))
-		}
-	}
+	patterns = append(patterns, h.Dirs(id+"*")...)
 	var left []string
 	for _, p := range patterns {
 		found, err := filepath.Glob(p)

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/cgroup"
 )
 
 // record is what this machine keeps of a box, so that Sweep can tidy up after a recorder that was killed. Mounts and
@@ -114,7 +116,7 @@ func Sweep() error {
 	errs := []error{sweepUnfinished(dir), err}
 	for f, r := range dead {
 		for _, c := range r.Cgroups {
-			errs = append(errs, removeCgroup(c))
+			errs = append(errs, cgroup.Remove(c))
 		}
 		errs = append(errs, removeState(r.StateDir))
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) { // two may sweep at once
