@@ -126,3 +126,19 @@ func TestNoPackageThatActsAtStart(t *testing.T) {
 		t.Error("cilium/ebpf/rlimit is linked: its init calls bpf() in every process")
 	}
 }
+
+// A library under another licence than ours is used where docs/DEPENDENCIES.md says, and nowhere else.
+func TestEthereumHasItsPlace(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		pkg, imports, _ := strings.Cut(line, " ")
+		rest, _ := relative(pkg)
+		in, _, _ := strings.Cut(strings.TrimPrefix(rest, "internal/anchor/evm"), "/")
+		if strings.Contains(imports, "github.com/ethereum/") && in != "" && !slices.Contains([]string{"internal/anchor/config", "internal/bench/anchors", "internal/cli"}, rest) {
+			t.Errorf("%s imports go-ethereum", pkg)
+		}
+	}
+}
