@@ -286,7 +286,7 @@ than the manifest: verifiers pin it.` + exits("0  written", "2  usage, or the ro
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "operator's key (`bodycam anchor key`); repeatable, all under one name")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "`file` with an operator's key (bodycam anchor key); repeatable, all under one name")
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
 	return cmd
 }

@@ -184,9 +184,9 @@ Without --prompt what is shown is the record itself, as JSON.` + exits("0  recor
 		},
 	}
 	fl := cmd.Flags()
-	fl.Int64Var(&record, "record", -1, "number of the record in the ledger (`bodycam query` prints it)")
+	fl.Int64Var(&record, "record", -1, "`number` of the record in the ledger, as bodycam query prints it")
 	fl.StringVar(&decision, "decision", "", "allow or deny")
-	fl.StringVar(&key, "key", "", "the approver's private key")
+	fl.StringVar(&key, "key", "", "`file` with the approver's private key")
 	fl.StringVar(&prompt, "prompt", "", "what the approver was shown (default: the record)")
 	f.add(fl)
 	return cmd

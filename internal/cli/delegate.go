@@ -34,7 +34,7 @@ type delegateFlags struct {
 func (f *delegateFlags) add(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.to, "delegate", nil, "NAME:PORT=URL: another recorded agent that this one hands work to; each request goes with a signed receipt (repeatable)")
 	fl.StringVar(&f.scope, "delegate-scope", "", "what those agents may do, in words that are signed (default: the request's method and path)")
-	fl.StringVar(&f.by, "delegated-by", "", "receipt of the request that this run carries out (`bodycam delegate request`)")
+	fl.StringVar(&f.by, "delegated-by", "", "`file` with the receipt of the request that this run carries out (bodycam delegate request)")
 	fl.StringVar(&f.answer, "delegation-answer", "", "file to write the signed answer to, for whoever asked; it must not exist")
 	fl.StringVar(&f.serve, "serve", "", "ADDRESS:PORT of this machine where others reach the agent, which is a server; receipts are taken and answered")
 	fl.Uint16Var(&f.port, "port", 0, "with --serve: port on which the agent listens in its sandbox")

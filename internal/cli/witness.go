@@ -115,7 +115,7 @@ own, which nobody could name beforehand.` +
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&dir, "dir", "", "folder for what it remembers; to lose it is to have to retire the key")
-	fl.StringArrayVar(&keys, "key", nil, "its private key (`bodycam anchor key --type witness`); repeatable")
+	fl.StringArrayVar(&keys, "key", nil, "`file` with its private key (bodycam anchor key --type witness); repeatable")
 	fl.StringVar(&logs, "logs", "", "file of the logs that it cosigns for")
 	fl.StringArrayVar(&runs, "run", nil, "run whose log it cosigns for; repeatable")
 	fl.StringArrayVar(&recorders, "recorder", nil, "file of a recorder's public keys, all of whose logs it cosigns for; repeatable")
@@ -211,7 +211,7 @@ or --run only checkpoints of those logs are taken.` +
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&dir, "dir", "", "folder of the log")
-	fl.StringVar(&key, "key", "", "its private key (`bodycam anchor key --type log`)")
+	fl.StringVar(&key, "key", "", "`file` with its private key (bodycam anchor key --type log)")
 	fl.StringVar(&policy, "witness-policy", "", "file with a tlog-policy")
 	fl.StringVar(&logs, "logs", "", "file of the logs whose checkpoints it takes (default: any)")
 	fl.StringArrayVar(&runs, "run", nil, "run whose checkpoints it takes; repeatable")

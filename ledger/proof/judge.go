@@ -101,11 +101,19 @@ type Judgement struct {
 // afterwards, against [Judgement.Pinned]; then [Judgement.Conclude] judges the policy.
 func Judge(origin string, anchors []ledger.Anchor, m *Manifest) *Judgement {
 	j := &Judgement{Policy: m.Policy, policy: m.policy, origin: origin, Attestations: []Attestation{}}
+	delivered := map[string]bool{}
 	for _, a := range anchors {
 		e, err := readEvidence(a.Data)
 		if err != nil {
 			j.Attestations = append(j.Attestations, Attestation{Kind: a.Kind, Status: ledger.StatusTampered, Why: err.Error()})
 			continue
+		}
+		if e.Kind == KindDigest {
+			key := e.Note.Checkpoint.Text() + string(e.Data)
+			if delivered[key] {
+				continue // the run's copy and the keeper's
+			}
+			delivered[key] = true
 		}
 		j.Attestations = append(j.Attestations, attest(origin, e, m)...)
 	}
