@@ -46,8 +46,8 @@ type sealed struct {
 // What a chunk takes.
 const (
 	chunkBytes  = 128 << 10
-	chunkJobs   = 1 << 10
-	spareChunks = 32
+	chunkJobs   = 320
+	spareChunks = 24
 	handAt      = 1 << 20 // so many bytes are handed to the committer at once
 	frameWeight = 128     // bytes of a record's frame, about
 )

@@ -258,15 +258,17 @@ func (w *Writer) roomFor(e *Entry, p *prepared) *chunk {
 		need = binary.MaxVarintLen64 + len(p.manifest) + tagSize + len(p.body)
 	}
 	ch := w.pending.last()
-	if cap(ch.pay)-len(ch.pay) >= need && len(ch.jobs) < chunkJobs {
-		return ch
+	if cap(ch.pay)-len(ch.pay) < need || len(ch.jobs) >= chunkJobs {
+		if need > chunkBytes {
+			ch = newChunk(w.segment, need)
+		} else {
+			ch = w.freshChunk(w.segment)
+		}
+		w.pending.chunks = append(w.pending.chunks, ch)
 	}
-	if need > chunkBytes {
-		ch = newChunk(w.segment, need)
-	} else {
-		ch = w.freshChunk(w.segment)
+	if p == nil && cap(ch.jobs) < chunkJobs { // at once: to grow step by step would slow down one append in thirty
+		ch.jobs = append(make([]job, 0, chunkJobs+16), ch.jobs...)
 	}
-	w.pending.chunks = append(w.pending.chunks, ch)
 	return ch
 }
 
