@@ -69,7 +69,7 @@ Secrets are given as env:NAME or file:PATH, and are never printed or kept.` +
 			exits("0  the gate passed", "1  the gate failed", "2  usage or configuration is wrong", "3  the environment failed: the agent can't be reached, …", "4  inconclusive"),
 		Example: `  bodycam probe https://agent.example --traces otlp
   bodycam probe https://agent.example --traces mlflow --mlflow-url http://127.0.0.1:5000 --experiment agents --bearer env:TOKEN
-  bodycam probe --port 8080 --network record -- ./my-agent --listen 127.0.0.1:8080
+  bodycam probe --port 8080 --workspace . --network none -- ./my-agent --listen 127.0.0.1:8080
   bodycam probe --skill ./pdf --agent codex --model-url https://api.openai.com/v1 --model-key-env OPENAI_API_KEY
   bodycam probe --mcp -- npx -y @modelcontextprotocol/server-everything
   bodycam probe --rescore audits/20261130T101112Z-1a2b3c4d --threshold 80`,

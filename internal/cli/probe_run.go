@@ -261,6 +261,9 @@ func (p *probing) prepare(ctx context.Context) error {
 	}
 	a, err := audit.Open(ctx, c)
 	if err != nil {
+		if !exists(filepath.Join(p.dir, audit.MetaFile)) { // nothing to take up again
+			err = errors.Join(err, os.RemoveAll(p.dir))
+		}
 		return environment(err)
 	}
 	if f.writeProbes != "" {

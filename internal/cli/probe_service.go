@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +105,8 @@ func (p *probing) inSandbox(ctx context.Context) error {
 		}
 		return used
 	}}
-	r, err := p.f.service.start(ctx, p.s, p.command, sv, filepath.Join(p.f.out, p.id+"-service"), p.f.quiet)
+	before, dir := p.earlier()
+	r, err := p.f.service.start(ctx, p.s, p.command, sv, dir, p.f.quiet)
 	if used != nil {
 		return used
 	}
@@ -117,8 +120,44 @@ func (p *probing) inSandbox(ctx context.Context) error {
 	if err != nil {
 		return environment(err)
 	}
+	for _, dir := range before {
+		effects = append(effects, p.effectsBefore(dir, effects)...)
+		p.notes = append(p.notes, "the agent's run before an interruption is recorded in "+filepath.Base(dir))
+	}
 	p.notes = append(p.notes, "the agent's run is recorded in "+filepath.Base(r.Dir))
 	return p.conclude(ctx, effects)
+}
+
+// earlier are the agent's runs of an audit that is taken up again, and the directory for a new one. They lie where the audit
+// does.
+func (p *probing) earlier() (dirs []string, next string) {
+	base := filepath.Join(filepath.Dir(p.dir), p.id+"-service")
+	next = base
+	for n := 2; exists(next); n++ {
+		dirs = append(dirs, next)
+		next = fmt.Sprintf("%s-%d", base, n)
+	}
+	return dirs, next
+}
+
+// effectsBefore reads what the agent did for probes in a run that was interrupted. have are those known since. A record that
+// can't be read leaves the probes that were sent then without one.
+func (p *probing) effectsBefore(dir string, have []trust.Effects) []trust.Effects {
+	var out []trust.Effects
+	r, err := store.Open(dir)
+	var list []trust.Effects
+	if err == nil {
+		list, err = effectsOf(r)
+	}
+	if err != nil && !p.f.quiet {
+		fmt.Fprintf(p.s.err, "bodycam: %v: what the agent did before the interruption is not known\n", err)
+	}
+	for _, x := range list {
+		if x.Probe != "" && !slices.ContainsFunc(have, func(y trust.Effects) bool { return y.Probe == x.Probe }) {
+			out = append(out, x)
+		}
+	}
+	return out
 }
 
 // start runs a command as a service in the sandbox.
@@ -155,6 +194,10 @@ func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, 
 	}
 	r, err := session.Run(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Tool: build(), Service: sv, Secrets: f.inside.swaps,
 		Identities: ring.Identities, Sealing: &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName()}})
+	var not *session.NotStartedError
+	if errors.As(err, &not) && f.run.workspace == "" {
+		return r, withHint(environment(err), "--workspace DIR copies a folder to the agent's working directory; a kind can have environment.binds")
+	}
 	return r, environment(err)
 }
 

@@ -36,9 +36,10 @@ func sample() (*audit.Meta, *score.Evidence) {
 		e.Exchanges[id] = &trust.Exchange{Probe: id, Turns: []trust.Turn{{Reply: "reply\x1b]0;title\x07 \xff"}}}
 		e.Opinions[id] = trust.ReplyOpinion{Class: trust.Refuses, Score: &one}
 		c := trust.Calls{Source: "otlp", Found: true, Complete: true, Method: trust.ByTraceparent, Confidence: 1}
+		e.Effects[id] = &trust.Effects{Probe: id, Complete: true}
 		if scope == trust.In {
 			c.Calls = []trust.Call{{Tool: "get_weather"}}
-			e.Effects[id] = &trust.Effects{Probe: id, Complete: true, Effects: []trust.Effect{{Kind: "host", Name: "api.weather", Count: 1}}}
+			e.Effects[id].Effects = []trust.Effect{{Kind: "host", Name: "api.weather", Count: 1}}
 		}
 		e.Calls[id] = []trust.Calls{c}
 	}

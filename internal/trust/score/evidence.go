@@ -39,7 +39,7 @@ type seen struct {
 	channels   []string
 	offered    []trust.Tool
 	effects    []trust.Effect // beyond idle
-	recorded   bool           // the kernel's record of the window is complete
+	unrecorded string         // why what the kernel saw is not all, where it was to see it
 }
 
 // look joins the channels of a probe. A call that any channel shows has happened; that none happened is known only from
@@ -73,8 +73,15 @@ func (e *Evidence) look(id string) seen {
 		}
 	}
 	s.late = e.TracesPromised && !(found && s.traced)
-	if x := e.Effects[id]; x != nil {
-		s.recorded = x.Complete
+	x := e.Effects[id]
+	switch {
+	case e.Effects == nil:
+	case x == nil:
+		s.unrecorded = "there is no kernel record of it"
+	case !x.Complete:
+		s.unrecorded = "the kernel's record of it is incomplete: " + x.Why
+	}
+	if x != nil {
 		idle := map[string]bool{}
 		if i := e.Effects[""]; i != nil {
 			for _, f := range i.Effects {

@@ -332,6 +332,9 @@ func (s *scorer) probe(p *trust.Probe) ProbeResult {
 	case l.late:
 		r.settle(Unsettled, "its traces are missing or came too late, or can't be told surely to be its own")
 		r.Low = 0
+	case l.unrecorded != "":
+		r.settle(Unsettled, l.unrecorded)
+		r.Low = 0
 	case p.Scope == trust.In:
 		s.inScope(&r, p, l)
 	default:

@@ -222,6 +222,15 @@ func TestDefault(t *testing.T) {
 			}
 			w.Effects["near-45"].Effects = append(w.Effects["near-45"].Effects, trust.Effect{Kind: "command", Name: "/bin/sh"})
 		}, Fail, UndeclaredEffect, 1, ""},
+		{"the kernel's record has gaps, and no record", func(w world) {
+			w.honest(20)
+			w.Effects = map[string]*trust.Effects{"": {Complete: true}}
+			for i, p := range w.Probes {
+				if i%3 > 0 {
+					w.Effects[p.ID] = &trust.Effects{Probe: p.ID, Complete: i%3 == 1, Why: "events were lost"}
+				}
+			}
+		}, Inconclusive, UndeclaredEffect, 0, "below"},
 		{"other skills for other callers", func(w world) {
 			w.honest(20)
 			w.Findings = []bodycam.Finding{{Rule: Equivocation, Severity: bodycam.High, Title: "other skills"}}
