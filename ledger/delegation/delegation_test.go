@@ -6,9 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -383,6 +385,51 @@ func TestSignedLater(t *testing.T) {
 	fork2.note("first")
 	fork2.accept(req2)
 	expect(t, delegation.Judge(nil, a2.side(), fork2.side()), delegation.Tampered, "left out, moved or changed")
+}
+
+// TestAtOnce: many hand over and accept at the same time, while epochs are sealed.
+func TestAtOnce(t *testing.T) {
+	a, b := newLog(t, "a", 'a'), newLog(t, "b", 'b')
+	var all sync.WaitGroup
+	const n = 40
+	for i := range n {
+		all.Go(func() {
+			req, err := a.Request(t.Context(), delegation.Terms{To: "b", Scope: fmt.Sprint(i)})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			// Of two that bring the same receipt one is refused.
+			var got [2]*delegation.Receipt
+			var errs [2]error
+			var both sync.WaitGroup
+			for k := range got {
+				both.Go(func() { got[k], errs[k] = b.Accept(t.Context(), req, time.Minute, nil) })
+			}
+			both.Wait()
+			k := 0
+			if errs[0] != nil {
+				k = 1
+			}
+			if errs[k] != nil || !errors.Is(errs[1-k], delegation.ErrReplay) {
+				t.Errorf("%v, %v", errs[0], errs[1])
+				return
+			}
+			if err := a.Acknowledge(t.Context(), req, got[k]); err != nil {
+				t.Error(err)
+			}
+			if i%8 == 0 {
+				if err := errors.Join(a.w.Seal(), b.w.Seal()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	j := delegation.Judge(nil, a.end().side(), b.end().side())
+	if j.Status != delegation.Verified || len(j.Delegations) != n {
+		t.Errorf("%s, %d delegations: %s", j.Status, len(j.Delegations), j.Summary())
+	}
 }
 
 // TestRotated: a receipt that was signed after the log's keys were handed over is verified with the log at hand.
