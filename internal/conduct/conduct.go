@@ -8,7 +8,9 @@ package conduct
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/features"
@@ -55,6 +57,7 @@ func (s *Subject) Findings() ([]bodycam.Finding, error) {
 	for _, u := range s.Unrelated() {
 		out = append(out, u.finding())
 	}
+	out = atMost(out)
 	for _, c := range s.Coverage() {
 		out = append(out, c.finding(s))
 	}
@@ -76,6 +79,55 @@ func (s *Subject) Findings() ([]bodycam.Finding, error) {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(firstEvent(a), firstEvent(b)), cmp.Compare(a.Resource, b.Resource))
 	})
 	return out, nil
+}
+
+// mostAlike bounds the findings of one rule and class. The rest is one more, which says how many and where.
+const mostAlike = 200
+
+// atMost keeps the first of each rule and class, the gravest, and puts the rest together.
+func atMost(all []bodycam.Finding) []bodycam.Finding {
+	type kind struct{ rule, class string }
+	seen, rest := map[kind]int{}, map[kind]*bodycam.Finding{}
+	names := map[kind]int{}
+	out := all[:0]
+	var further []*bodycam.Finding
+	for i := range all {
+		f := all[i]
+		k := kind{f.Rule, f.Class}
+		if len(f.Tags) > 1 {
+			k.class = f.Tags[1]
+		}
+		if seen[k]++; seen[k] <= mostAlike {
+			out = append(out, f)
+			continue
+		}
+		r := rest[k]
+		if r == nil {
+			r = &f
+			r.Detail = "The first " + fmt.Sprint(mostAlike) + " of this kind stand by themselves; these are the others. The first of them: " + f.Title + ". " + f.Detail
+			rest[k], further = r, append(further, r)
+		} else {
+			r.Count += f.Count
+			r.Resource = common(r.Resource, f.Resource)
+		}
+		names[k]++
+		r.Title = fmt.Sprintf("%d more resources of this kind (%s)", names[k], k.class)
+		if r.Resource != "" {
+			r.Title += " under " + bodycam.Printable(r.Resource)
+		}
+	}
+	for _, r := range further {
+		out = append(out, *r)
+	}
+	return out
+}
+
+// common is the directory that two paths lie in, "" where there is none.
+func common(a, b string) string {
+	for a != "" && b != a && !strings.HasPrefix(b, a+"/") {
+		a = a[:max(strings.LastIndexByte(a, '/'), 0)]
+	}
+	return a
 }
 
 func firstEvent(f bodycam.Finding) uint64 {

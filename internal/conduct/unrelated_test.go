@@ -1,6 +1,7 @@
 package conduct
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -128,5 +129,36 @@ func TestSoftening(t *testing.T) {
 	x.Sibling(s.Features)
 	if e := x.Named(bodycam.Host, "metrics.example"); !e.Has(features.BySiblings) || e.Cleared() {
 		t.Errorf("a sibling's host: %+v", e)
+	}
+}
+
+// Of thousands of alike resources the first stand by themselves and the rest is one finding, with all that it stands for.
+func TestFindingsAreBounded(t *testing.T) {
+	var events []bodycam.Event
+	for i := range 3000 {
+		events = append(events, write(fmt.Sprintf("/opt/data/d%d/file", i)))
+	}
+	events = append(events, read("/root/.ssh/id_rsa"), contact("evil.example"))
+	s := subject(t, &features.Plan{}, nil, events...)
+	all, err := s.Findings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var count uint64
+	found := map[string]bool{}
+	for _, f := range all {
+		if f.Rule == RuleUnrelated && strings.Contains(f.Title, "/opt/data") {
+			count += f.Count
+		}
+		found[f.Resource] = true
+		if strings.Contains(f.Title, " more ") && f.Title != "2800 more resources of this kind (write) under /opt/data" {
+			t.Errorf("title: %s", f.Title)
+		}
+	}
+	if len(all) > 2*mostAlike || count < 3000 {
+		t.Errorf("%d findings for %d calls", len(all), count)
+	}
+	if !found["/root/.ssh/id_rsa"] || !found["evil.example"] || !found["/opt/data"] {
+		t.Error("what else was done isn't told")
 	}
 }
