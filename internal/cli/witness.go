@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
@@ -153,11 +154,23 @@ func logCommand(s *streams) *cobra.Command {
 	return cmd
 }
 
-// warnings are what a library warns of, as lines of this program's.
-type warnings struct{ s *streams }
+// warnings are what a library warns of, as lines of this program's. One that repeats itself is said once a minute.
+type warnings struct {
+	s    *streams
+	mu   sync.Mutex
+	last string
+	said time.Time
+}
 
-func (w warnings) Write(b []byte) (int, error) {
-	_, err := fmt.Fprintf(w.s.err, "bodycam: log: %s\n", bodycam.Printable(strings.TrimRight(string(b), "\n")))
+func (w *warnings) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line := strings.ReplaceAll(strings.TrimRight(string(b), "\n"), "\n", "; ")
+	if line == w.last && time.Since(w.said) < time.Minute {
+		return len(b), nil
+	}
+	w.last, w.said = line, time.Now()
+	_, err := fmt.Fprintf(w.s.err, "bodycam: log: %s\n", bodycam.Printable(line))
 	return len(b), err
 }
 
@@ -187,7 +200,7 @@ or --run only checkpoints of those logs are taken.` +
 			if err != nil {
 				return usage("%w", err)
 			}
-			o := sharedlog.ServerOptions{Dir: dir, Name: name, Seed: seed, Interval: interval, Log: warnings{s}}
+			o := sharedlog.ServerOptions{Dir: dir, Name: name, Seed: seed, Interval: interval, Log: &warnings{s: s}}
 			if policy != "" {
 				if o.WitnessPolicy, err = os.ReadFile(policy); err != nil {
 					return usage("%w", err)
