@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The demo's three runs, with the built-in agent and with the real codex: the first two have nothing against them, the
+// The demo's three runs, with the built-in agent, the real codex and Claude Code: the first two have nothing against them, the
 // third is convicted by the record, though its transcript looks like the first one's. Then an edited copy is found out, and
 // an agent that hides what it does.
 func TestDemo(t *testing.T) {
@@ -27,11 +27,11 @@ func TestDemo(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
-	for _, agent := range []string{"builtin", "codex"} {
+	for agent, pkg := range map[string]string{"builtin": "", "codex": "@openai/codex", "claude-code": "@anthropic-ai/claude-code"} {
 		t.Run(agent, func(t *testing.T) {
-			if agent == "codex" {
-				if _, err := os.Stat(filepath.Join(root, ".harness/node_modules/@openai/codex")); err != nil {
-					t.Skip("codex isn't installed: make deps installs it")
+			if pkg != "" {
+				if _, err := os.Stat(filepath.Join(root, ".harness/node_modules", pkg)); err != nil {
+					t.Skip(pkg + " isn't installed: make deps installs it")
 				}
 			}
 			runs := filepath.Join(t.TempDir(), "runs")
@@ -46,7 +46,7 @@ func TestDemo(t *testing.T) {
 			if err != nil || len(dirs) != 3 {
 				t.Fatalf("the demo left %d runs, %v\n%s", len(dirs), err, out)
 			}
-			for _, want := range []string{"OUTLIER R2", "VERIFIED", "TAMPERED", "record 18", "gate", "fail", "[violation] undeclared-effect"} {
+			for _, want := range []string{"OUTLIER R2", "VERIFIED", "TAMPERED", "first bad: record ", "Weather agent: FAIL", "[violation] undeclared-effect"} {
 				if !bytes.Contains(out, []byte(want)) {
 					t.Errorf("the demo doesn't show %q:\n%s", want, out)
 				}
