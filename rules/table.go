@@ -57,7 +57,12 @@ func NewTable() *Table {
 }
 
 // Process returns the process of that identity.
-func (t *Table) Process(id bodycam.Proc) *Process { return t.procs[id] }
+func (t *Table) Process(id bodycam.Proc) *Process {
+	if p := t.last; p != nil && p.ID == id { // mostly it is that of the event at hand
+		return p
+	}
+	return t.procs[id]
+}
 
 // File returns what is known of a file.
 func (t *Table) File(dev, ino uint64) *File {
