@@ -69,32 +69,62 @@ func (in *inputs) pair(width int) {
 // multiply sets y to x·mᵀ + bias for n rows.
 func (m *matrix) multiply(y, x []float64, n int, bias []float64, in *inputs) {
 	in.round(x, n)
+	if !useAVX2 {
+		m.multiplyGo(y, n, bias, in)
+		return
+	}
 	for r := range m.rows {
 		w := m.w[r*m.cols : (r+1)*m.cols]
-		scale, b := m.scale[r], bias[r]
 		for t := 0; t < n; t += group {
-			if useAVX2 {
-				dotAVX2(&w[0], &in.q[t*m.cols], m.cols, &in.sums)
-			} else {
-				dotGo(w, in.pairs[t/2*m.cols:], &in.sums)
-			}
-			for i := range min(group, n-t) {
-				y[(t+i)*m.rows+r] = float64(float64(in.sums[i])*float64(scale*in.scale[t+i])) + b
-			}
+			dotAVX2(&w[0], &in.q[t*m.cols], m.cols, &in.sums)
+			m.store(y, r, t, n, bias, in, &in.sums)
 		}
 	}
 }
 
-// dotGo sets sums to the dot products of w with four tokens in two rows of pairs. The lower half of a sum may be
-// negative and then has borrowed one from the upper.
-func dotGo(w []int8, pairs []int64, sums *[group]int32) {
-	var s, t int64
-	a, b := pairs[:len(w)], pairs[len(w):2*len(w)]
-	for ; len(w) >= 4 && len(a) >= 4 && len(b) >= 4; w, a, b = w[4:], a[4:], b[4:] { // the lengths spare bounds checks
-		w0, w1, w2, w3 := int64(w[0]), int64(w[1]), int64(w[2]), int64(w[3])
-		s += w0*a[0] + w1*a[1] + w2*a[2] + w3*a[3]
-		t += w0*b[0] + w1*b[1] + w2*b[2] + w3*b[3]
+// multiplyGo is the same without the kernel in assembly: two rows of the matrix at a time, which saves loads.
+func (m *matrix) multiplyGo(y []float64, n int, bias []float64, in *inputs) {
+	var last [group]int32
+	for r := 0; r < m.rows; r += 2 {
+		s := min(r+1, m.rows-1) // an odd last row is done twice
+		v, w := m.w[r*m.cols:(r+1)*m.cols], m.w[s*m.cols:(s+1)*m.cols]
+		for t := 0; t < n; t += group {
+			dotGo(v, w, in.pairs[t/2*m.cols:], &in.sums, &last)
+			m.store(y, r, t, n, bias, in, &in.sums)
+			m.store(y, s, t, n, bias, in, &last)
+		}
 	}
-	sums[0], sums[1] = int32(s), int32((s-int64(int32(s)))>>32)
-	sums[2], sums[3] = int32(t), int32((t-int64(int32(t)))>>32)
+}
+
+// store turns the sums of row r and up to group tokens from t on into y.
+func (m *matrix) store(y []float64, r, t, n int, bias []float64, in *inputs, sums *[group]int32) {
+	scale, b := m.scale[r], bias[r]
+	for i := range min(group, n-t) {
+		y[(t+i)*m.rows+r] = float64(float64(sums[i])*float64(scale*in.scale[t+i])) + b
+	}
+}
+
+// dotGo sets p and q to the dot products of v and w with four tokens in two rows of pairs.
+func dotGo(v, w []int8, pairs []int64, p, q *[group]int32) {
+	n := len(v)
+	w, a, b := w[:n], pairs[:n], pairs[n:2*n] // the lengths spare bounds checks
+	var va, vb, wa, wb int64
+	for i := range v {
+		x, y := int64(v[i]), int64(w[i])
+		c, d := a[i], b[i]
+		va += x * c
+		vb += x * d
+		wa += y * c
+		wb += y * d
+	}
+	p[0], p[1] = halves(va)
+	p[2], p[3] = halves(vb)
+	q[0], q[1] = halves(wa)
+	q[2], q[3] = halves(wb)
+}
+
+// halves takes two sums apart. The lower may be negative and then has borrowed one from the upper.
+func halves(s int64) (lower, upper int32) {
+	lower = int32(s)
+	return lower, int32((s - int64(lower)) >> 32)
 }
