@@ -2,6 +2,7 @@ package payload
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -119,6 +120,22 @@ func TestEveryFieldIsKept(t *testing.T) {
 	}
 	if back, err := ParseFinding(b); err != nil || !reflect.DeepEqual(f, back) {
 		t.Errorf("%v\n%+v\n%+v", err, f, back)
+	}
+}
+
+// Every byte in every place: only lower-case digits make a digest.
+func TestDigest(t *testing.T) {
+	for at := range 64 {
+		for c := range 256 {
+			s := []byte(strings.Repeat("0123456789abcdef", 4))
+			s[at] = byte(c)
+			want, err := hex.DecodeString(string(s))
+			is := err == nil && bytes.Equal(s, bytes.ToLower(s))
+			b := appendDigest(nil, string(s))
+			if is != (b[0] == 0x58) || is && !bytes.Equal(b[2:], want) {
+				t.Fatalf("%q is %x", s, b)
+			}
+		}
 	}
 }
 
