@@ -594,6 +594,12 @@ var innocent = []sceneCase{
 		p := s.run(python, "python3", "x.py")
 		s.do(bodycam.Event{Type: bodycam.TypeHTTP, Proc: id(p), Host: "pypi.org", HostSource: bodycam.HostHTTP, Detail: "GET /simple/six HTTP/1.1", Remote: addr("151.101.0.223:443")})
 	}},
+	{"Foreign file sent", "its own modules are read before", func(s *scene) {
+		p := s.run(python, "python3", "x.py")
+		s.read(p, "/opt/conda/lib/python3.12/json/__init__.py")
+		s.read(p, "/home/dev/.pyenv/versions/3.12/lib/python3.12/ssl.py")
+		s.do(bodycam.Event{Type: bodycam.TypeHTTP, Proc: id(p), Host: "pypi.org", HostSource: bodycam.HostHTTP, Detail: "POST /x HTTP/1.1", Remote: addr("151.101.0.223:443")})
+	}},
 	{"History thrown away", "as git gc does it", func(s *scene) { s.run(git, "git", "reflog", "expire", "--all") }},
 	{"Flood of files", "an archive unpacked", func(s *scene) {
 		p := s.run("/usr/bin/tar", "tar", "xf", "a.tar")
