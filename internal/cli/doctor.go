@@ -91,7 +91,7 @@ func examine(ctx context.Context) []checkup {
 
 // leftovers removes what killed recorders left.
 func leftovers() checkup {
-	c := checkup{Group: "left behind", Name: "by killed recorders", OK: true, Why: "nothing"}
+	c := checkup{Group: "killed recorders", Name: "nothing left behind", OK: true}
 	stale, err := sandbox.Stale()
 	if len(stale) > 0 {
 		c.Why = "removed now: cgroups, files and records of " + strings.Join(stale, ", ")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -318,6 +319,9 @@ func notSeen(r *store.Run, f *features.Features) []string {
 	}
 	if r.Cut() {
 		out = append(out, "the run has no end: it was cut off, or is still going on")
+		if st, err := r.Stat(filepath.Join(store.AgentDir, "stdout")); err == nil && st.Size() > 0 {
+			out = append(out, fmt.Sprintf("the transcript was not read before the run was cut off: the agent's output, %d bytes, is in agent/stdout", st.Size()))
+		}
 	}
 	for _, h := range r.Info.Sensors {
 		if h.Failed != "" {
