@@ -67,8 +67,8 @@ type tree struct {
 // later row's process must not be taken for the harness.
 const (
 	mostProcs = 1 << 17
-	nearRoot  = 3       // generations
-	mostKids  = 1 << 13 // of one process near the root
+	nearRoot  = 3        // generations
+	mostKids  = 1 << 13  // of one process near the root
 	mostExecs = 256      // of one process
 	mostArgv  = 64 << 20 // bytes of arguments kept whole
 	keptArgs  = 8        // of those that are cut
