@@ -67,7 +67,7 @@ func (s *settings) together(ctx context.Context) (*together, error) {
 		s.path, s.opts.Pinned = path, slices.Clone(pinned)
 		for j, other := range sides {
 			if i != j && sides[i] != nil && other != nil {
-				s.opts.Pinned = append(s.opts.Pinned, other.Heads()[sides[i].ID]...)
+				s.opts.Pinned = append(s.opts.Pinned, other.Heads(sides[i].ID)...)
 			}
 		}
 		r, err := s.verify(ctx)

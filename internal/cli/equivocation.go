@@ -54,7 +54,7 @@ func (k keptEquivocation) line() string {
 // equivocations looks among all that is known of the log for statements that contradict each other. Whoever signed two
 // histories has a log that can't be called verified.
 func (v *verification) equivocations(f *verifyFlags, keys []ledger.PublicKey) error {
-	found, err := equivocationsIn(append([]string{v.Path}, f.pins...), keys)
+	found, err := equivocationsIn(append([]string{v.Path}, f.pins...), keys, f.notes[v.Path]...)
 	if err != nil {
 		return nil // what can't be read was judged
 	}
@@ -160,9 +160,8 @@ anchor's .proof file. What is found goes into DIR: files that convict whoever si
 }
 
 // equivocationsIn looks among runs, bundles, checkpoints and proofs.
-func equivocationsIn(paths []string, keys []ledger.PublicKey) ([]*proof.Equivocation, error) {
+func equivocationsIn(paths []string, keys []ledger.PublicKey, list ...*proof.Evidence) ([]*proof.Equivocation, error) {
 	var gens []*ledger.Genesis
-	var list []*proof.Evidence
 	var histories []*proof.History
 	for _, path := range paths {
 		gen, more, h, err := statementsIn(path)

@@ -25,8 +25,9 @@ type verifyFlags struct {
 	equivocation                 string
 	anchors                      anchorTrust
 	approvers                    approverFlags
-	read                         map[string]*signedParts    // of delegations and approvals, by path
-	held                         map[string][]ledger.Pinned // heads of a run, by its path, that other runs' ledgers hold
+	read                         map[string]*signedParts      // of delegations and approvals, by path
+	held                         map[string][]ledger.Pinned   // heads of a run, by its path, that other runs' ledgers hold
+	notes                        map[string][]*proof.Evidence // the same, as they were signed
 	ring                         ringFlags
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
 )
 
 // together is what `verify A B…` says.
@@ -112,11 +113,14 @@ func (f *verifyFlags) verifyTogether(ctx context.Context, s *streams, paths []st
 		}
 		sides = append(sides, p.side)
 	}
-	f.held = map[string][]ledger.Pinned{}
+	f.held, f.notes = map[string][]ledger.Pinned{}, map[string][]*proof.Evidence{}
 	for i, side := range sides {
 		for j, other := range sides {
 			if i != j && side != nil && other != nil {
-				f.held[paths[i]] = append(f.held[paths[i]], other.Heads()[side.ID]...)
+				f.held[paths[i]] = append(f.held[paths[i]], other.Heads(side.ID)...)
+				for _, n := range other.Notes(side.ID) {
+					f.notes[paths[i]] = append(f.notes[paths[i]], &proof.Evidence{Kind: proof.KindCheckpoint, Note: n})
+				}
 			}
 		}
 	}

@@ -192,9 +192,9 @@ func TestHonest(t *testing.T) {
 	expect(t, delegation.Judge(a.keys(), a.side()), delegation.Unverifiable, "")
 
 	// What each embeds of the other pins it: the logs as they are lead there.
-	heads := a.side().Heads()
-	report, err := ledger.Verify(t.Context(), os.DirFS(b.dir), ledger.VerifyOptions{Trust: ledger.Trust{Keys: b.keys(), Pinned: heads[b.side().ID]}})
-	if err != nil || report.Verdict != ledger.Verified || len(heads[b.side().ID]) != 1 {
+	heads := a.side().Heads(b.side().ID)
+	report, err := ledger.Verify(t.Context(), os.DirFS(b.dir), ledger.VerifyOptions{Trust: ledger.Trust{Keys: b.keys(), Pinned: heads}})
+	if err != nil || report.Verdict != ledger.Verified || len(heads) != 1 {
 		t.Fatalf("%+v, %v, %d heads", report, err, len(heads))
 	}
 }
@@ -291,7 +291,7 @@ func TestFork(t *testing.T) {
 
 	// And where A holds a proof from B, the head in it convicts the fork by itself.
 	a.must(a.Prove(t.Context(), b.sealed().bundle()))
-	pins := a.side().Heads()[b.side().ID]
+	pins := a.side().Heads(b.side().ID)
 	report, err := ledger.Verify(t.Context(), os.DirFS(forked.dir), ledger.VerifyOptions{Trust: ledger.Trust{Keys: b.keys(), Pinned: pins}})
 	if err != nil || report.Verdict != ledger.Tampered {
 		t.Fatalf("the fork is %v, %v", report.Verdict, err)

@@ -153,17 +153,29 @@ func (s *Side) holds(r *Receipt) (is, found bool) {
 	return e.digest == r.Record && e.incarnation == r.Incarnation, true
 }
 
-// Heads are the heads of other logs that this one's embedded proofs hold, signed by those logs' own keys, for
-// [ledger.Trust]: a log that is shown now must lead to them.
-func (s *Side) Heads() map[ledger.Hash][]ledger.Pinned {
-	out := map[ledger.Hash][]ledger.Pinned{}
+// Heads are the heads of another log that this one's embedded proofs hold, signed by that log's own keys, for
+// [ledger.Trust]: it must lead to them now.
+func (s *Side) Heads(of ledger.Hash) (out []ledger.Pinned) {
+	for _, p := range s.held(of) {
+		out = append(out, ledger.Pinned{Checkpoint: p.bundle.Checkpoint.Checkpoint, Source: fmt.Sprintf("the proof in record %d of %s", p.seq, s.Source)})
+	}
+	return out
+}
+
+// Notes are the same heads with their signatures: where the log shows another history, each is half of a proof of that.
+func (s *Side) Notes(of ledger.Hash) (out []*checkpoint.Note) {
+	for _, p := range s.held(of) {
+		out = append(out, p.bundle.Checkpoint)
+	}
+	return out
+}
+
+// held are the embedded proofs of a log that stand under its own keys.
+func (s *Side) held(of ledger.Hash) (out []embedded) {
 	for _, p := range s.proofs {
-		b := p.bundle
-		if b.Verify(ledger.Trust{Self: true}).Claims.Integrity.Status != ledger.StatusVerified {
-			continue
+		if p.bundle.Genesis.ID() == of && p.bundle.Verify(ledger.Trust{Self: true}).Claims.Integrity.Status == ledger.StatusVerified {
+			out = append(out, p)
 		}
-		id := b.Genesis.ID()
-		out[id] = append(out[id], ledger.Pinned{Checkpoint: b.Checkpoint.Checkpoint, Source: fmt.Sprintf("the proof in record %d of %s", p.seq, s.Source)})
 	}
 	return out
 }
