@@ -73,9 +73,11 @@ func (b *toolbox) add(ctx context.Context, s *ToolServer, dir string) error {
 }
 
 func (b *toolbox) offer(session *mcp.Session, server string, t *mcp.Tool) {
-	name := toolName(server, t.Name)
-	for n := 2; name == "shell" || b.byName[name].session != nil; n++ {
-		name = toolName(server, fmt.Sprintf("%s_%d", t.Name, n))
+	whole := toolName(server, t.Name)
+	name := whole
+	for n := 2; b.byName[name].tool != ""; n++ { // cut, or written otherwise, names may be alike
+		number := fmt.Sprintf("_%d", n)
+		name = whole[:min(len(whole), maxToolName-len(number))] + number
 	}
 	schema := t.Schema
 	if len(schema) == 0 {
