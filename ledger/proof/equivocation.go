@@ -154,7 +154,9 @@ func (q *Equivocation) contradicts() error {
 
 // Accused is somebody who vouched for both heads.
 type Accused struct {
-	Who     string `json:"who"`
+	Who string `json:"who"`
+	// Key is the verifier key, where it is one.
+	Key     string `json:"key,omitempty"`
 	RestsOn string `json:"rests_on"`
 }
 
@@ -203,14 +205,14 @@ func (q *Equivocation) Judge(keys []ledger.PublicKey, m *Manifest) *Conviction {
 			}
 			switch a.Kind {
 			case KindEVM:
-				c.accuse("the account "+m.Roots[a.Root].Sender, "your root "+a.Root)
+				c.accuse("the account "+m.Roots[a.Root].Sender, "", "your root "+a.Root)
 				counts := 0
 				if b.place.before(a.place) {
 					counts = 1
 				}
 				c.Counts = &counts
 			case KindDigest:
-				c.accuse("whoever signs the digests", "your root "+a.Root)
+				c.accuse("whoever signs the digests", m.Roots[a.Root].Key, "your root "+a.Root)
 			}
 		}
 	}
@@ -238,16 +240,16 @@ func (q *Equivocation) signers(c *Conviction, keys []ledger.PublicKey, m *Manife
 	try := func(k checkpoint.Key, what, restsOn string) {
 		if s := k.String(); !seen[s] && both(k) {
 			seen[s] = true
-			c.accuse(what+" "+s, restsOn)
+			c.accuse(fmt.Sprintf("%s's %s key %x", what, k.Alg, k.ID()), s, restsOn)
 		}
 	}
 	if q.Genesis != nil {
 		for _, k := range q.Genesis.Keys {
-			try(checkpoint.Key{Name: c.Log, Alg: k.Alg, Public: k.Public}, "the log's key", "the log's name, which is the hash of the genesis that names the key")
+			try(checkpoint.Key{Name: c.Log, Alg: k.Alg, Public: k.Public}, "the log", "the log's name, which is the hash of the genesis that names the key")
 		}
 	}
 	for _, k := range slices.Concat(keys, m.keys) {
-		try(checkpoint.Key{Name: c.Log, Alg: k.Alg, Public: k.Public}, "the log's key", "a key that you gave")
+		try(checkpoint.Key{Name: c.Log, Alg: k.Alg, Public: k.Public}, "the log", "a key that you gave")
 	}
 	for _, name := range m.names() {
 		r := m.Roots[name]
@@ -258,21 +260,21 @@ func (q *Equivocation) signers(c *Conviction, keys []ledger.PublicKey, m *Manife
 		switch r.Kind {
 		case KindLog:
 			if k.Name == c.Log {
-				try(k, "the log's key", "your root "+name)
+				try(k, "the log", "your root "+name)
 			}
 			for _, w := range r.Witnesses {
 				if k, err := checkpoint.ParseKey(w); err == nil {
-					try(k, "the witness", "your root "+name)
+					try(k, "the witness "+printable([]byte(k.Name)), "your root "+name)
 				}
 			}
 		case KindWitness:
-			try(k, "the witness", "your root "+name)
+			try(k, "the witness "+printable([]byte(k.Name)), "your root "+name)
 		}
 	}
 }
 
-func (c *Conviction) accuse(who, restsOn string) {
-	c.Accused = append(c.Accused, Accused{who, restsOn})
+func (c *Conviction) accuse(who, key, restsOn string) {
+	c.Accused = append(c.Accused, Accused{who, key, restsOn})
 	c.Status = ledger.StatusVerified
 }
 
@@ -295,7 +297,7 @@ func (c *Conviction) Text() string {
 		}
 	}
 	for _, a := range c.Accused {
-		fmt.Fprintf(&b, "  vouched for both: %s\n    rests on %s\n", a.Who, a.RestsOn)
+		fmt.Fprintf(&b, "  vouched for both: %s\n    which rests on %s\n", a.Who, a.RestsOn)
 	}
 	if c.Why != "" {
 		fmt.Fprintf(&b, "  %s\n", c.Why)

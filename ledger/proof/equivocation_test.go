@@ -89,7 +89,7 @@ func TestEquivocation(t *testing.T) {
 	grown := one(t, list, err)
 	for name, q := range map[string]*proof.Equivocation{"one size": same, "two sizes": grown} {
 		c := q.Judge(nil, nil)
-		if c.Status != ledger.StatusVerified || len(c.Accused) != 1 || !strings.Contains(c.Accused[0].Who, f.gen.Origin()) {
+		if c.Status != ledger.StatusVerified || len(c.Accused) != 1 || !strings.Contains(c.Accused[0].Who, "the log's ed25519 key") || !strings.Contains(c.Accused[0].Key, f.gen.Origin()) {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if s := c.Text(); !strings.Contains(s, "EQUIVOCATION PROVED") || !strings.Contains(s, "hash of the genesis") {

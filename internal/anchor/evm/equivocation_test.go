@@ -74,7 +74,7 @@ func TestTwoAnchorsForOnePosition(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		key := anchortest.NewLog().Key()
-		if got := q.Judge([]ledger.PublicKey{{Alg: key.Alg, Public: key.Public}}, nil); got.Status != ledger.StatusVerified || !strings.Contains(got.Accused[0].Who, "the log's key") {
+		if got := q.Judge([]ledger.PublicKey{{Alg: key.Alg, Public: key.Public}}, nil); got.Status != ledger.StatusVerified || !strings.Contains(got.Accused[0].Who, "the log's ed25519 key") {
 			t.Errorf("by the log's key: %+v", got)
 		}
 		// Without the blocks' hashes nothing is known of the account.
