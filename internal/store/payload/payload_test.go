@@ -295,3 +295,12 @@ func BenchmarkAction(b *testing.B) {
 		b.ReportMetric(float64(n), "bytes")
 	})
 }
+
+func TestActionMakesNoGarbage(t *testing.T) {
+	a := filledAction()
+	a.Execution.Env, a.Effects.Observed = nil, nil // maps must be sorted
+	buf := make([]byte, 0, 4<<10)
+	if n := testing.AllocsPerRun(20, func() { AppendAction(buf, a) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
