@@ -106,9 +106,23 @@ func below(p, dir string) (string, bool) {
 // Name adds a name that a file is known by before the run, for example the real file of a secret to be guarded, so
 // that hard links and bind mounts made earlier don't hide it.
 func (t *Table) Name(dev, ino uint64, name string) {
-	if f := t.file(dev, ino, maxLinked); f != nil {
-		t.addName(f, name)
+	t.named(dev, ino, name)
+}
+
+// named adds names to a file that has an inode.
+func (t *Table) named(dev, ino uint64, names ...string) *File {
+	if ino == 0 {
+		return nil
 	}
+	f := t.file(dev, ino, maxLinked)
+	if f == nil {
+		t.Dropped++
+		return nil
+	}
+	for _, n := range names {
+		t.addName(f, n)
+	}
+	return f
 }
 
 // Fold takes in an event.
@@ -323,16 +337,12 @@ func (t *Table) trim() {
 	}
 }
 
-// file finds or makes the entry of a file; further is how many may be made beyond the limit.
+// file finds or makes the entry of a file, nil where there is no room; further is how many may be made beyond the limit.
 func (t *Table) file(dev, ino uint64, further int) *File {
-	if ino == 0 {
-		return nil
-	}
 	id := fileID{dev, ino}
 	f := t.files[id]
 	if f == nil {
 		if len(t.files) >= maxFiles+further {
-			t.Dropped++
 			return nil
 		}
 		f = &File{links: 1}
@@ -353,18 +363,24 @@ func (t *Table) addName(f *File, name string) {
 }
 
 func (t *Table) written(e *bodycam.Event, p *Process) {
-	if f := t.file(e.Dev, e.Ino, 0); f != nil {
-		at := maphash.String(t.seed, e.Path)
-		if f.Written && f.Writer == p.Exe && f.at == at {
-			return // the same again
+	made := t.inMade(e.Path) // what lies in a directory that the run made is known by that to be the run's
+	if e.Ino != 0 {
+		f := t.file(e.Dev, e.Ino, 0)
+		switch {
+		case f != nil:
+			at := maphash.String(t.seed, e.Path)
+			if f.Written && f.Writer == p.Exe && f.at == at {
+				return // the same again
+			}
+			if !f.Written && !t.Wrote(e.Path) {
+				f.first = e.Seq
+			}
+			f.Written, f.Writer, f.at = true, p.Exe, at
+		case !made:
+			t.Dropped++
 		}
-		if !f.Written && !t.Wrote(e.Path) {
-			f.first = e.Seq
-		}
-		f.Written, f.Writer, f.at = true, p.Exe, at
 	}
-	// What lies in a directory that the run made is known to be the run's.
-	if name := e.Path; name != "" && !t.paths[name] && !t.inMade(name) {
+	if name := e.Path; name != "" && !t.paths[name] && !made {
 		if len(t.paths) >= maxFiles {
 			t.Dropped++
 			return
@@ -452,12 +468,8 @@ func (t *Table) moved(e *bodycam.Event) {
 	if e.Type == bodycam.TypeRename && e.Path != "" && e.Path2 != "" {
 		t.renamed(e.Path, e.Path2)
 	}
-	if f := t.file(e.Dev, e.Ino, maxLinked); f != nil {
-		t.addName(f, e.Path)
-		t.addName(f, e.Path2)
-		if e.Type == bodycam.TypeLink {
-			f.links++
-		}
+	if f := t.named(e.Dev, e.Ino, e.Path, e.Path2); f != nil && e.Type == bodycam.TypeLink {
+		f.links++
 	}
 	if e.Path2 != "" && (t.paths[e.Path] || e.Type == bodycam.TypeLink && t.inMade(e.Path)) {
 		t.lose(t.paths, e.Path2)

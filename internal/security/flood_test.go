@@ -69,10 +69,10 @@ func TestNothingForgotten(t *testing.T) {
 	s := newScene(t, Options{Policy: testPolicy(), Rules: testSet()})
 	pid := s.run("/usr/bin/python3.11", "python3", "many.py")
 	s.do(bodycam.Event{Type: bodycam.TypeMkdir, Proc: id(pid), Path: "/tmp/x"})
-	for i := range 100_000 {
+	for i := range 300_000 {
 		p := fmt.Sprintf("/tmp/x/file-%d", i)
 		s.do(bodycam.Event{Type: bodycam.TypeOpen, Proc: id(pid), Path: p, Dev: 1, Ino: uint64(1e6 + i), Access: bodycam.Write | bodycam.Create})
-		if i%2 == 0 { // as build systems do
+		if i%3 == 0 { // as build systems do
 			s.do(bodycam.Event{Type: bodycam.TypeRename, Proc: id(pid), Path: p, Path2: "/tmp/x/final", Dev: 1, Ino: uint64(1e6 + i)})
 		}
 	}
