@@ -13,7 +13,7 @@ import (
 const (
 	maxProcesses = 1 << 17
 	maxFiles     = 1 << 18
-	maxLinked    = 1 << 16   // files beyond that, which got further names: those hide what a file is
+	maxLinked    = 1 << 16   // files beyond that whose place doesn't tell: they got further names, or lie in older directories
 	maxPathBytes = 128 << 20 // of all paths that are kept
 	maxNames     = 16        // of one file
 	maxMounts    = 64
@@ -365,7 +365,11 @@ func (t *Table) addName(f *File, name string) {
 func (t *Table) written(e *bodycam.Event, p *Process) {
 	made := t.inMade(e.Path) // what lies in a directory that the run made is known by that to be the run's
 	if e.Ino != 0 {
-		f := t.file(e.Dev, e.Ino, 0)
+		further := 0
+		if !made {
+			further = maxLinked
+		}
+		f := t.file(e.Dev, e.Ino, further)
 		switch {
 		case f != nil:
 			at := maphash.String(t.seed, e.Path)
