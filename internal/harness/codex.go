@@ -169,7 +169,9 @@ func codexConfig(r Request) ([]byte, error) {
 	out, err := toml.Marshal(table{
 		"mcp_servers": mcpServers(r.MCP, func(m *MCPServer) table {
 			t := table{"startup_timeout_sec": 60, "tool_timeout_sec": 300}
-			if m.Transport != MCPStdio {
+			if m.Transport == MCPStdio {
+				t["required"] = true // else it asks the model before a slow server is there
+			} else {
 				t["url"] = m.URL
 			}
 			return t

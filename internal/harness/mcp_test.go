@@ -25,7 +25,8 @@ func everything(t *testing.T) MCPServer {
 	if !isFile(program) {
 		t.Skip("needs the npm package @modelcontextprotocol/server-everything: make deps installs it")
 	}
-	return MCPServer{Name: "every.thing", Transport: MCPStdio, Command: node, Args: []string{program, "stdio"}}
+	// It takes its time: an agent must wait for its tools.
+	return MCPServer{Name: "every.thing", Transport: MCPStdio, Command: "/bin/sh", Args: []string{"-c", `sleep 2; exec "$0" "$@"`, node, program, "stdio"}}
 }
 
 // Each real harness starts a real tool server, offers its tools to the model and calls one; the row of it has what the
