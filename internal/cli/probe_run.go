@@ -45,8 +45,10 @@ type probing struct {
 	id     string
 	audit  *audit.Audit
 	around func(p *trust.Probe) (func(), error)
-	skill  *skilled // the agent program that has the skill, where one is audited
-	notes  []string
+	// recorded are the probes whose windows the record of an interrupted run of the agent holds
+	recorded map[string]bool
+	skill    *skilled // the agent program that has the skill, where one is audited
+	notes    []string
 }
 
 func (p *probing) do(ctx context.Context) error {
@@ -237,7 +239,7 @@ func (p *probing) prepare(ctx context.Context) error {
 		return err
 	}
 	c := audit.Config{Dir: p.dir, Tool: version(), Target: p.target, Declaration: d, Agent: agent, Judge: p.judge, PerScope: f.probes, Repeat: f.repeat, Seed: f.seed,
-		Budget: f.budget, Rounds: f.rounds, Traces: p.source, TraceWait: f.traceWait, Kernel: p.around != nil, Progress: p.progress(),
+		Budget: f.budget, Rounds: f.rounds, Traces: p.source, TraceWait: f.traceWait, Kernel: p.around != nil, Recorded: p.recorded, Progress: p.progress(),
 		Deliver: deliver.Options{Concurrency: f.concurrency, Rate: f.rate, Timeout: f.timeout, Retries: f.retries, Around: p.around, Redact: p.redact}}
 	if p.target == "" {
 		c.Target = strings.Join(append([]string{f.chat}, f.client...), " ")

@@ -106,6 +106,12 @@ func (p *probing) inSandbox(ctx context.Context) error {
 		return used
 	}}
 	before, dir := p.earlier()
+	p.recorded = map[string]bool{}
+	for _, d := range before {
+		for _, x := range p.effectsBefore(d, nil) {
+			p.recorded[x.Probe] = p.recorded[x.Probe] || x.Complete
+		}
+	}
 	r, err := p.f.service.start(ctx, p.s, p.command, sv, dir, p.f.quiet)
 	if used != nil {
 		return used
@@ -120,7 +126,7 @@ func (p *probing) inSandbox(ctx context.Context) error {
 	if err != nil {
 		return environment(err)
 	}
-	for _, dir := range before {
+	for _, dir := range slices.Backward(before) { // what was sent again is told of by the later run
 		effects = append(effects, p.effectsBefore(dir, effects)...)
 		p.notes = append(p.notes, "the agent's run before an interruption is recorded in "+filepath.Base(dir))
 	}

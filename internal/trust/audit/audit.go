@@ -51,6 +51,8 @@ type Config struct {
 	Traces    trace.Source // nil: none were promised
 	TraceWait time.Duration
 	Kernel    bool // the agent runs under observation: SetEffects will be called
+	// Recorded are the probes of an interrupted audit whose windows a record holds. The others are sent once more.
+	Recorded map[string]bool
 
 	Progress func(Progress)
 }
@@ -165,17 +167,35 @@ func (a *Audit) resume() error {
 	return a.save()
 }
 
-// forget puts aside what was said before an interruption of an audit under observation: the record of those windows has no
-// end, so that the probes are sent once more.
+// forget puts aside what was said before an interruption of an audit under observation, as far as no record of it is left,
+// so that those probes are sent once more.
 func (a *Audit) forget() error {
-	a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("%d exchanges of before the interruption are put aside: the kernel's record of them is lost", len(a.e.Exchanges)))
-	for _, name := range []string{ExchangesFile, OpinionsFile, CallsFile, EffectsFile} {
-		err := os.Rename(filepath.Join(a.c.Dir, name), filepath.Join(a.c.Dir, fmt.Sprintf("interrupted-%d-%s", len(a.meta.Notes), name)))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("putting aside what was before the interruption: %w", err)
+	var kept []*trust.Exchange
+	var opinions []opinion
+	gone := 0
+	for i := range a.e.Probes {
+		id := a.e.Probes[i].ID
+		x := a.e.Exchanges[id]
+		switch {
+		case x == nil:
+		case !a.c.Recorded[id]:
+			gone++
+		default:
+			kept = append(kept, x)
+			if o, ok := a.e.Opinions[id]; ok {
+				opinions = append(opinions, opinion{id, o})
+			}
 		}
 	}
-	if err := a.save(); err != nil {
+	if gone == 0 {
+		return nil
+	}
+	a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("%d exchanges of before the interruption are put aside: the kernel's record of them is lost", gone))
+	aside := fmt.Sprintf("interrupted-%d-%s", len(a.meta.Notes), ExchangesFile)
+	if err := os.Rename(filepath.Join(a.c.Dir, ExchangesFile), filepath.Join(a.c.Dir, aside)); err != nil {
+		return fmt.Errorf("putting aside what was before the interruption: %w", err)
+	}
+	if err := errors.Join(writeLines(a.c.Dir, ExchangesFile, kept), writeLines(a.c.Dir, OpinionsFile, opinions), a.save()); err != nil {
 		return err
 	}
 	return a.load()
