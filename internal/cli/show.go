@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -100,7 +101,7 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 	s := &report.Summary{
 		Run: r.Info, Dir: r.Dir, Findings: findings, Apart: map[string]int{},
 		Account: account(r, rows, links), NotSeen: notSeen(r, f), Completed: r.Info.Complete.Complete && !f.Torn && !r.Cut(),
-		Unusual: []report.Unusual{}, NotStarted: notStarted(&r.Info),
+		Unusual: []report.Unusual{}, NotStarted: notStarted(&r.Info), LastWords: lastWords(r),
 	}
 	slices.SortStableFunc(s.Findings, func(a, b bodycam.Finding) int { return cmp.Compare(b.Severity, a.Severity) })
 	found := map[string]bool{}
@@ -135,6 +136,25 @@ func notStarted(r *bodycam.Run) bool {
 		}
 	}
 	return true
+}
+
+// lastWords is the last line that an agent which failed wrote to its standard error, as far as a screen holds it.
+func lastWords(r *store.Run) string {
+	failed := false
+	for _, p := range r.Info.Phases {
+		failed = failed || p.Name == "agent" && p.Exit != nil && *p.Exit != 0
+	}
+	if !failed {
+		return ""
+	}
+	b, err := r.ReadFile(store.AgentDir + "/stderr")
+	if err != nil {
+		return "" // it is a convenience, and not kept where the ledger alone is
+	}
+	const most = 300
+	b = bytes.TrimSpace(b)
+	b = b[bytes.LastIndexByte(b, '\n')+1:]
+	return bodycam.Escape(string(b[:min(len(b), most)]))
 }
 
 // recount counts what is in the record of a run that was cut off, whose run.json is from before its agent began.

@@ -24,6 +24,8 @@ type Summary struct {
 	Account   Account           `json:"account"`
 	NotSeen   []string          `json:"not_seen"`
 	Completed bool              `json:"complete"`
+	// LastWords is the last line of the standard error of an agent that failed.
+	LastWords string `json:"last_words,omitempty"`
 	// NotStarted tells that the agent's program never ran.
 	NotStarted bool `json:"not_started,omitempty"`
 }
@@ -126,6 +128,9 @@ func (s *Summary) header(t *text) {
 			continue
 		}
 		t.f("  agent      %s\n", phase(t, p))
+		if s.LastWords != "" {
+			t.f("             its last words: %s\n", bodycam.Printable(s.LastWords))
+		}
 	}
 	c := r.Complete
 	record := t.paint("32", "complete")
