@@ -13,7 +13,8 @@ import (
 const (
 	maxProcesses = 1 << 17
 	maxFiles     = 1 << 18
-	maxLinked    = 1 << 16   // files beyond that whose place doesn't tell: they got further names, or lie in older directories
+	maxOlder     = 1 << 16   // files beyond that which lie in older directories
+	maxLinked    = 1 << 17   // and those beyond all which got further names: they hide what a file is
 	maxPathBytes = 128 << 20 // of all paths that are kept
 	maxNames     = 16        // of one file
 	maxMounts    = 64
@@ -367,7 +368,7 @@ func (t *Table) written(e *bodycam.Event, p *Process) {
 	if e.Ino != 0 {
 		further := 0
 		if !made {
-			further = maxLinked
+			further = maxOlder
 		}
 		f := t.file(e.Dev, e.Ino, further)
 		switch {
