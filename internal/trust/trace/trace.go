@@ -27,6 +27,7 @@ type Conversation struct {
 	Sessions []string // beside those in attributes
 	Texts    []string // beside those in attributes: MLflow's request preview
 	Start    time.Time
+	Cut      bool // there was more of it than is kept
 }
 
 // Source is where traces come from.
@@ -46,7 +47,6 @@ const (
 type Store struct {
 	mu      sync.Mutex
 	traces  map[string]*Conversation
-	dropped int
 	file    *os.File // nil: memory alone
 	size    int64
 	failed  error // of writing to it
@@ -117,7 +117,7 @@ func (s *Store) write(x received) {
 	}
 	b, err := json.Marshal(x)
 	if err == nil && s.size+int64(len(b)) > mostBytes {
-		err = fmt.Errorf("they are more than %d bytes", mostBytes)
+		return // a flood; what is in memory counts, and an audit taken up later finds less
 	}
 	if err == nil {
 		_, err = s.file.Write(append(b, '\n'))
@@ -160,10 +160,12 @@ func (s *Store) put(x received) {
 		if spans[i].Trace == "" {
 			continue // it can't be told what it belongs to
 		}
-		if c := s.get(spans[i].Trace, spans[i].Start); c != nil && len(c.Spans) < mostSpans {
+		switch c := s.get(spans[i].Trace, spans[i].Start); {
+		case c == nil: // too many traces: probes find none of their own
+		case len(c.Spans) < mostSpans:
 			c.Spans = append(c.Spans, spans[i])
-		} else {
-			s.dropped++
+		default:
+			c.Cut = true
 		}
 	}
 	for i := range logs {
@@ -175,10 +177,12 @@ func (s *Store) put(x received) {
 			}
 			id = "session:" + a.Sessions[0]
 		}
-		if c := s.get(id, logs[i].Time); c != nil && len(c.Logs) < mostSpans {
+		switch c := s.get(id, logs[i].Time); {
+		case c == nil:
+		case len(c.Logs) < mostSpans:
 			c.Logs = append(c.Logs, logs[i])
-		} else {
-			s.dropped++
+		default:
+			c.Cut = true
 		}
 	}
 }
@@ -199,9 +203,6 @@ func (s *Store) get(id string, at time.Time) *Conversation {
 func (s *Store) Conversations(_ context.Context, since time.Time) ([]Conversation, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dropped > 0 {
-		return nil, fmt.Errorf("%d spans were over the limits and were dropped", s.dropped)
-	}
 	if s.failed != nil {
 		return nil, s.failed
 	}
@@ -310,6 +311,9 @@ func callsOf(x *trust.Exchange, source, method string, convs []*conv) trust.Call
 		c.Spans += len(v.Spans) + len(v.Logs)
 		if len(v.Spans) > 0 && (!own || v.ID == x.Trace) && !otlp.HasRoot(v.Spans, x.Span) {
 			c.Complete, c.Why = false, "the trace's root span isn't there yet"
+		}
+		if v.Cut {
+			c.Complete, c.Why = false, "there are more spans than are kept"
 		}
 		for _, t := range v.a.Calls {
 			c.Calls = append(c.Calls, trust.Call{Tool: t.Tool, ID: t.ID, Span: t.Span, Failed: t.Failed, Agent: t.Agent, Args: clip(t.Args), At: t.At, By: t.Rule})

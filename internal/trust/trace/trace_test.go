@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"sync/atomic"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,4 +238,22 @@ func FuzzKeep(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A sender that floods doesn't end the audit: its trace is incomplete, and what it shows counts.
+func TestFlood(t *testing.T) {
+	var s Store
+	spans := []otlp.Span{span("t-a", "root", "", 0, nil), span("t-a", "1", "root", 0, map[string]any{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "shell"})}
+	for i := range mostSpans {
+		spans = append(spans, span("t-a", fmt.Sprint("s", i), "root", 0, nil))
+	}
+	s.Sink(spans, nil)
+	list, err := s.Conversations(t.Context(), t0.Add(-time.Minute))
+	if err != nil || len(list) != 1 || len(list[0].Spans) != mostSpans {
+		t.Fatalf("%v, %d conversations", err, len(list))
+	}
+	c := Correlate("otlp", map[string]*trust.Probe{"a": {ID: "a", Text: "x"}}, []*trust.Exchange{exchange("a", "t-a", "", 0)}, list)["a"]
+	if c.Complete || len(c.Calls) != 1 || !strings.Contains(c.Why, "more spans") {
+		t.Errorf("complete %v, %d calls: %s", c.Complete, len(c.Calls), c.Why)
+	}
 }
