@@ -315,3 +315,32 @@ func TestOpaque(t *testing.T) {
 		}
 	}
 }
+
+// FuzzUnpack: what a node of layer 1 gives for an event may be anything.
+func FuzzUnpack(f *testing.F) {
+	f.Add(opaque(123_456, anchorHead([32]byte{1}, [32]byte{2}, [32]byte{3})))
+	f.Add(opaque(21_000, nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if gas, data, ok := unpack(b); ok && !bytes.Equal(opaque(gas, data), b) {
+			t.Error("it has two encodings")
+		}
+	})
+}
+
+// FuzzReceipt: and for a receipt.
+func FuzzReceipt(f *testing.F) {
+	f.Add([]byte(`{"type":"0x7e","status":"0x1","cumulativeGasUsed":"0x52a8","logs":[],"logsBloom":"0x` + strings.Repeat("00", 256) + `","transactionHash":"0x` +
+		strings.Repeat("11", 32) + `","gasUsed":"0x52a8","depositNonce":"0x1","depositReceiptVersion":"0x1"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r := &receipt{}
+		if r.UnmarshalJSON(b) != nil {
+			return
+		}
+		if _, err := r.encode(); err != nil {
+			return
+		}
+		if _, _, err := proveReceipt([]*receipt{r}, 0); err != nil {
+			t.Errorf("it can be encoded and not proved: %v", err)
+		}
+	})
+}

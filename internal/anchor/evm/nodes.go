@@ -262,6 +262,9 @@ func (n *nodes) receipt(ctx context.Context, at inclusion, chain uint64, design 
 		if err := c.Client().CallContext(ctx, &list, "eth_getBlockReceipts", at.block); err != nil {
 			return nil, err
 		}
+		if slices.Contains(list, nil) {
+			return nil, fmt.Errorf("the receipts of block %s: one is null: %w", at.block.Hex(), errOther)
+		}
 		root, way, err := proveReceipt(list, int(at.index))
 		if err != nil {
 			return nil, err
