@@ -45,11 +45,11 @@ const (
 
 // Store keeps what was received over OTLP. Its Sink is given to [otlp.Serve].
 type Store struct {
-	mu      sync.Mutex
-	traces  map[string]*Conversation
-	file    *os.File // nil: memory alone
-	size    int64
-	failed  error // of writing to it
+	mu     sync.Mutex
+	traces map[string]*Conversation
+	file   *os.File // nil: memory alone
+	size   int64
+	failed error // of writing to it
 }
 
 // mostBytes bounds the file of a store.
