@@ -132,7 +132,7 @@ func (c *Client) fromLayer1(ctx context.Context, t *ticket, tx *types.Transactio
 func (c *Client) derived(t *ticket, r *types.Receipt) (common.Hash, error) {
 	want := opaque(t.depositGas(), t.Data)
 	for _, l := range r.Logs {
-		if l.Address != c.o.Deposit.Portal || len(l.Topics) != 4 || l.Topics[0] != depositTopic || l.Topics[3] != (common.Hash{}) ||
+		if l == nil || l.Address != c.o.Deposit.Portal || len(l.Topics) != 4 || l.Topics[0] != depositTopic || l.Topics[3] != (common.Hash{}) ||
 			l.Topics[1] != common.Hash(address(c.sender)) || l.Topics[2] != common.Hash(address(c.o.Contract)) || !bytes.Equal(l.Data, want) {
 			continue
 		}

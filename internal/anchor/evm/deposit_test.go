@@ -288,6 +288,18 @@ func TestNoPortal(t *testing.T) {
 	if _, err := k.m.Advance(t.Context(), k.h, k.ticket); err == nil || !strings.Contains(err.Error(), "no event of the portal") {
 		t.Errorf("%v", err)
 	}
+	lie := func(method string, answer []byte) []byte {
+		if method == "eth_getTransactionReceipt" {
+			return bytes.Replace(answer, []byte(`"logs":[]`), []byte(`"logs":[null]`), 1)
+		}
+		return answer
+	}
+	for _, d := range k.l1.Doors {
+		d.Lie.Store(&lie)
+	}
+	if _, err := k.m.Advance(t.Context(), k.h, k.ticket); err == nil || !strings.Contains(err.Error(), "no event of the portal") {
+		t.Errorf("a null for an event: %v", err)
+	}
 	k.m.o.Deposit.Chain = 5
 	if _, err := k.m.Prepare(t.Context(), k.h, nil); err == nil || !strings.Contains(err.Error(), "layer 1: the nodes are of chain 31337, not 5") {
 		t.Errorf("%v", err)

@@ -278,7 +278,7 @@ func (n *nodes) receipt(ctx context.Context, at inclusion, chain uint64, design 
 		out := &proof.Receipt{Chain: chain, Design: design, Header: enc, Index: uint64(at.index), Nodes: way}
 		topic := common.Hash(proof.EventTopic(design))
 		for i, l := range list[at.index].Logs {
-			if l.Address == contract && len(l.Topics) > 0 && l.Topics[0] == topic {
+			if l != nil && l.Address == contract && len(l.Topics) > 0 && l.Topics[0] == topic {
 				out.Log = uint64(i)
 				return out, nil
 			}
