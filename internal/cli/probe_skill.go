@@ -52,7 +52,7 @@ func (p *probing) inHarness(ctx context.Context) error {
 	defer done()
 	p.skill = a
 	p.around = func(t *trust.Probe) (func(), error) { a.probe = t.ID; return func() {}, nil }
-	p.target = p.f.skill
+	p.target, p.recorded = p.f.skill, a.recorded()
 	if err := p.prepare(ctx); err != nil || p.audit == nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (p *probing) skilled(ctx context.Context) (a *skilled, done func(), err err
 	if err != nil {
 		return nil, nil, withHint(usage("--skill %s: %w", p.f.skill, err), "the folder of one skill, with a SKILL.md, is wanted")
 	}
-	a = &skilled{f: f, s: p.s, id: p.id, name: filepath.Base(abs), raw: raw, wait: kind.Duration(p.f.timeout), dir: filepath.Join(p.f.out, p.id+"-runs"), idle: map[string]int{}}
+	a = &skilled{f: f, s: p.s, id: p.id, name: filepath.Base(abs), raw: raw, wait: kind.Duration(p.f.timeout), dir: filepath.Join(filepath.Dir(p.dir), p.id+"-runs"), idle: map[string]int{}}
 	if a.task, err = os.MkdirTemp("", "bodycam-skill-"); err != nil {
 		return nil, nil, environment(err)
 	}
@@ -159,6 +159,22 @@ func (a *skilled) plan(instruction string) (*kind.Plan, harness.Harness, error) 
 	return plan, h, nil
 }
 
+// recorded are the probes of an interrupted audit whose runs were finished.
+func (a *skilled) recorded() map[string]bool {
+	out := map[string]bool{}
+	entries, err := os.ReadDir(a.dir)
+	if err != nil {
+		return out // there is none, and the runs will say so
+	}
+	for _, e := range entries {
+		r, err := store.Open(filepath.Join(a.dir, e.Name()))
+		if name, ok := strings.CutPrefix(e.Name(), a.id+"-"); ok && err == nil && !r.Info.Ended.IsZero() && r.Info.Complete.Complete {
+			out[name] = true
+		}
+	}
+	return out
+}
+
 // start carries out one run. One of the same name that was cut off gives way.
 func (a *skilled) start(ctx context.Context, name, instruction string) (*store.Run, error) {
 	plan, h, err := a.plan(instruction)
@@ -196,7 +212,14 @@ func (a *skilled) rest(ctx context.Context) error {
 
 // Say gives the agent a task for its skill. A run in which the skill wasn't used shows nothing of it, and is left out.
 func (a *skilled) Say(ctx context.Context, m deliver.Message) (*deliver.Answer, error) {
-	r, err := a.start(ctx, a.probe, fmt.Sprintf("Use the skill %s for this.\n\n%s", a.name, m.Text))
+	task := fmt.Sprintf("Use the skill %s for this.\n\n%s", a.name, m.Text)
+	r, err := a.start(ctx, a.probe, task)
+	if err == nil && !r.Info.Complete.Complete { // on a busy machine events can be lost: once more, unless what is there convicts
+		x, xerr := a.effectsOf(r)
+		if xerr == nil && !slices.ContainsFunc(x.Effects, func(f trust.Effect) bool { return f.Undeclared }) {
+			r, err = a.start(ctx, a.probe, task)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
