@@ -131,6 +131,7 @@ func validateTool(l *judge.Local) error {
 	}
 	reportTools(fmt.Sprintf("tools against skills, %d declarations, each left out in turn", len(groups)), pairs)
 	reportTools("tools against declarations", all)
+	reportUse(all)
 	return nil
 }
 
