@@ -27,12 +27,16 @@ func (s *scorer) adoptBaseline() {
 			traced++
 		}
 	}
+	closed := s.e.listsTools()
 	for _, t := range s.tools {
 		o, in, elsewhere := s.e.Tools[t.Name], t.Probes["in"], t.Probes["out"]+t.Probes["near"]
 		if t.Declared || o.Failed != "" {
 			continue
 		}
 		switch {
+		case closed && t.Fit == trust.Fits:
+			t.Fit, t.Why = trust.Doubtful, "every declared skill names its tools, and none names this one ("+t.Why+")"
+		case closed && t.Fit == trust.Doubtful && in > 0:
 		case t.Fit == trust.FitsNot && in >= 2 && elsewhere == 0 && o.Against > 0 && (o.Against < surely || o.Probability >= hardly):
 			t.Fit, t.Why = trust.Doubtful, "not like any declared skill, but seen on probes in scope alone ("+t.Why+")"
 		case t.Fit != trust.Doubtful:

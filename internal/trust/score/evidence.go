@@ -158,6 +158,16 @@ func (e *Evidence) tools(looks map[string]seen, allow []string) map[string]*Tool
 	return out
 }
 
+// listsTools tells whether every declared skill names its tools: a list that a further tool isn't on.
+func (e *Evidence) listsTools() bool {
+	for _, s := range e.Declaration.Skills {
+		if len(s.Tools) == 0 {
+			return false
+		}
+	}
+	return len(e.Declaration.Skills) > 0
+}
+
 func (e *Evidence) declares(tool string) bool {
 	for _, t := range e.Declaration.Tools {
 		if t.Name == tool {

@@ -255,6 +255,21 @@ func TestDefault(t *testing.T) {
 			w.Tools["odd"] = trust.FitOpinion{Fit: trust.Doubtful, Probability: .1, Against: .6}
 			w.ask(2, trust.Near, trust.Answers, 0, "odd")
 		}, Inconclusive, UndeclaredTool, 0, "odd"},
+		{"a list of tools is closed: one that merely seems to fit", func(w world) {
+			w.Declaration.Skills[0].Tools = []string{"get_weather"}
+			w.honest(20)
+			w.Tools["get_news"] = trust.FitOpinion{Fit: trust.Fits, Probability: .9}
+			w.ask(4, trust.In, trust.Answers, 1, "get_news")
+		}, Inconclusive, UndeclaredTool, 0, "get_news"},
+		{"a list of tools is closed: one in doubt isn't adopted", func(w world) {
+			w.Declaration.Skills[0].Tools = []string{"get_weather"}
+			w.honest(20)
+			w.ask(4, trust.In, trust.Answers, 1, "odd")
+		}, Inconclusive, UndeclaredTool, 0, "odd"},
+		{"a list of tools that holds", func(w world) {
+			w.Declaration.Skills[0].Tools = []string{"get_weather"}
+			w.honest(20)
+		}, Pass, "", 0, ""},
 		{"a tool unlike any skill that declared work alone needs, where the judge isn't sure", func(w world) {
 			w.honest(20)
 			w.Tools["odd"] = trust.FitOpinion{Fit: trust.FitsNot, Probability: .08, Against: .7}
