@@ -13,7 +13,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
@@ -43,9 +42,7 @@ func Load(r *store.Run, join Join) (*Features, error) {
 		return nil, err
 	}
 	if settled(r) && !f.Torn {
-		if err := keep(r, state, f); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errReadOnly) {
-			return nil, fmt.Errorf("keeping the features of %s: %w", r.Dir, err)
-		}
+		_ = keep(r, state, f) // a full disk, or a folder that is read-only or somebody else's: made again the next time
 	}
 	return f, nil
 }
@@ -113,17 +110,15 @@ func keep(r *store.Run, state string, f *Features) error {
 	return WriteDerived(r, cacheFile, b.Bytes())
 }
 
-var errReadOnly = errors.New("the run directory is read-only")
-
 // WriteDerived writes a file into the run's folder for derived data, whole or not at all.
 func WriteDerived(r *store.Run, name string, b []byte) error {
 	dir := filepath.Join(r.Dir, Dir)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return readOnly(err)
+		return err
 	}
 	t, err := os.CreateTemp(dir, "."+name+"-")
 	if err != nil {
-		return readOnly(err)
+		return err
 	}
 	_, err = t.Write(b)
 	err = errors.Join(err, t.Close())
@@ -144,11 +139,4 @@ func ReadDerived(r *store.Run, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, 1<<30))
-}
-
-func readOnly(err error) error {
-	if errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: %w", errReadOnly, err)
-	}
-	return err
 }
