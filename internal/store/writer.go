@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
@@ -130,15 +131,27 @@ func (w *Writer) Save() error {
 	if err != nil {
 		return err
 	}
-	err = writeFile(filepath.Join(w.dir, InfoFile), b)
-	if err == nil {
-		return nil
+	for {
+		err = writeFile(filepath.Join(w.dir, InfoFile), b)
+		full := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+		if !full || !w.giveBack() {
+			return err
+		}
 	}
-	// Perhaps the disk is full: give back what was reserved for this and try once more.
-	if rerr := os.Remove(filepath.Join(w.dir, reserveFile)); rerr != nil {
-		return err
+}
+
+// giveBack frees half of what is reserved: the other half is for what is still to be written, since whatever else the
+// run keeps may fill the disk again. It tells whether there was anything to free.
+func (w *Writer) giveBack() bool {
+	path := filepath.Join(w.dir, reserveFile)
+	st, err := os.Stat(path)
+	if err != nil {
+		return false
 	}
-	return writeFile(filepath.Join(w.dir, InfoFile), b)
+	if half := st.Size() / 2; half >= 4096 {
+		return os.Truncate(path, half) == nil
+	}
+	return os.Remove(path) == nil
 }
 
 // Event appends an event, gives it its place in the run (Seq) and counts it. After a failure it returns the same
@@ -263,15 +276,17 @@ func (w *Writer) File(name string, b []byte) error {
 	return writeFile(filepath.Join(w.dir, name), b)
 }
 
-// Close ends the run: everything is on disk, sealed and signed, when it returns nil.
+// Close ends the run: everything is on disk, sealed and signed, when it returns nil. run.json is completed before it is
+// sealed: were the recorder killed between, the ledger would hold less than the copy, which is a cut, and never something else.
 func (w *Writer) Close() error {
-	w.mu.Lock()
-	err := errors.Join(w.err, w.closeRecord())
-	w.mu.Unlock()
-	if rerr := os.Remove(filepath.Join(w.dir, reserveFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
-		err = errors.Join(err, rerr)
+	saved := w.Save()
+	rerr := os.Remove(filepath.Join(w.dir, reserveFile)) // the log's end may need the room
+	if errors.Is(rerr, fs.ErrNotExist) {
+		rerr = nil
 	}
-	return errors.Join(err, w.Save())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.err, saved, rerr, w.closeRecord())
 }
 
 func (w *Writer) closeRecord() error {
