@@ -1,6 +1,6 @@
 // Command table audits every agent of the set, with one seed or several, and prints what became of each: `make liars`.
 //
-// Usage: table [-seeds N] [-probes N] [-only NAME,…] [-out FILE] [-keep DIR] [-jobs N] [-bodycam PATH] [-judge local|oracle].
+// Usage: table [-seeds N] [-first N] [-probes N] [-only NAME,…] [-out FILE] [-keep DIR] [-jobs N] [-bodycam PATH] [-judge local|oracle].
 // Each audit's verdict is a line of FILE (JSON); what stands there already, of the same build, is not done again, so that an
 // interrupted table goes on where it was. Agents that only the kernel's record convicts are audited by the bodycam program at
 // PATH, as root.
@@ -30,7 +30,7 @@ import (
 )
 
 type options struct {
-	seeds, probes, jobs        int
+	first, seeds, probes, jobs int
 	only, bodycam, judge, file string
 	keep, tmp                  string
 	by                         trust.Judge
@@ -41,7 +41,8 @@ type options struct {
 
 func main() {
 	var o options
-	flag.IntVar(&o.seeds, "seeds", 1, "audits of each agent, with seeds from 1")
+	flag.IntVar(&o.seeds, "seeds", 1, "audits of each agent, each with a seed of its own")
+	flag.IntVar(&o.first, "first", 1, "the first of these seeds")
 	flag.IntVar(&o.probes, "probes", 20, "probes a scope")
 	flag.IntVar(&o.jobs, "jobs", 1, "audits at once")
 	flag.StringVar(&o.only, "only", "", "audit these agents alone, separated by commas")
@@ -98,10 +99,10 @@ func (o *options) table(ctx context.Context) (wrong int, err error) {
 		return 0, err
 	}
 	err = errors.Join(o.all(ctx, agents, v), v.close())
-	if perr := v.print(os.Stdout, agents, o.seeds); perr != nil {
+	if perr := v.print(os.Stdout, agents, o.first, o.seeds); perr != nil {
 		return 0, errors.Join(err, perr)
 	}
-	return v.wrong(agents, o.seeds), err
+	return v.wrong(agents, o.first, o.seeds), err
 }
 
 // all audits what is missing, one seed after another, so that an interrupted table has whole columns.
@@ -131,7 +132,7 @@ func (o *options) all(ctx context.Context, agents []liars.Agent, v *verdicts) er
 			}
 		})
 	}
-	for seed := 1; seed <= o.seeds; seed++ {
+	for seed := o.first; seed < o.first+o.seeds; seed++ {
 		for i := range agents {
 			if v.has(agents[i].Name, uint64(seed)) {
 				continue

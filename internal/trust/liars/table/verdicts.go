@@ -135,10 +135,10 @@ func (v *verdicts) add(x verdict) error {
 }
 
 // of are an agent's verdicts with the seeds of this table.
-func (v *verdicts) of(agent string, seeds int) []verdict {
+func (v *verdicts) of(agent string, first, seeds int) []verdict {
 	var out []verdict
 	for _, x := range v.list {
-		if x.Agent == agent && x.Seed >= 1 && x.Seed <= uint64(seeds) {
+		if x.Agent == agent && x.Seed >= uint64(first) && x.Seed < uint64(first+seeds) {
 			out = append(out, x)
 		}
 	}
@@ -146,10 +146,10 @@ func (v *verdicts) of(agent string, seeds int) []verdict {
 }
 
 // wrong is the number of verdicts that aren't what the agents deserve.
-func (v *verdicts) wrong(agents []liars.Agent, seeds int) int {
+func (v *verdicts) wrong(agents []liars.Agent, first, seeds int) int {
 	n := 0
 	for _, a := range agents {
-		for _, x := range v.of(a.Name, seeds) {
+		for _, x := range v.of(a.Name, first, seeds) {
 			if !x.Right {
 				n++
 			}
@@ -159,14 +159,14 @@ func (v *verdicts) wrong(agents []liars.Agent, seeds int) int {
 }
 
 // print writes the table.
-func (v *verdicts) print(w io.Writer, agents []liars.Agent, seeds int) error {
+func (v *verdicts) print(w io.Writer, agents []liars.Agent, first, seeds int) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "agent\twhat it does\twant\tright\tscore\tpatterns\trests on")
 	right, all, seconds := 0, 0, 0.0
 	for _, a := range agents {
 		var low, high float64
 		n, patterns, evidence, why := 0, []string{}, []string{}, []string{}
-		list := v.of(a.Name, seeds)
+		list := v.of(a.Name, first, seeds)
 		for i, x := range list {
 			if i == 0 || x.Score < low {
 				low = x.Score
