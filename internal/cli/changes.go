@@ -16,7 +16,12 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
 
-// workspaceChanges lists what differs in the workspace before and after a run, and reads what was kept of it.
+// errNotCompared tells that a run has one of the two manifests alone: what changed in the workspace is not known.
+var errNotCompared = errors.New("what changed in the workspace is not known, since its state before or after the run was not recorded")
+
+// workspaceChanges lists what differs in the workspace before and after a run, and reads what was kept of it. A run
+// that ended before its first manifest changed nothing; of one with a single manifest (the recorder was killed, one was
+// erased) nothing is said, and the error is errNotCompared.
 func workspaceChanges(r *store.Run) ([]security.Changed, security.Contents, error) {
 	before, err := readManifest(r, "manifest-before.json")
 	if err != nil {
@@ -25,6 +30,9 @@ func workspaceChanges(r *store.Run) ([]security.Changed, security.Contents, erro
 	after, err := readManifest(r, "manifest-after.json")
 	if err != nil {
 		return nil, nil, err
+	}
+	if (before == nil) != (after == nil) {
+		return nil, nil, errNotCompared
 	}
 	var out []security.Changed
 	for name, f := range after {
@@ -52,7 +60,7 @@ func workspaceChanges(r *store.Run) ([]security.Changed, security.Contents, erro
 	return out, kept{r, was}, nil
 }
 
-// readManifest reads a manifest by whole paths inside the sandbox. A run that has none (it failed early) is empty.
+// readManifest reads a manifest by whole paths inside the sandbox. It is nil where there is none.
 func readManifest(r *store.Run, name string) (map[string]sandbox.FileInfo, error) {
 	b, err := r.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -126,7 +126,7 @@ func searchContents(r *store.Run, decoys []security.Decoy) (*contents, error) {
 		c.network[k] = append(c.network[k], hits...)
 	}
 	changed, _, err := workspaceChanges(r)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotCompared) {
 		return nil, err
 	}
 	search := func(file, box string) error {

@@ -48,13 +48,16 @@ func checkRun(ctx context.Context, r *store.Run, o security.Options) ([]bodycam.
 	}
 	blind := c.rest(a)
 	findings := append(a.Findings(), blind...)
-	changed, contents, err := workspaceChanges(r)
-	if err != nil {
-		return findings, err
-	}
-	findings = append(findings, security.Backdoors(o, changed, contents)...)
 	undecided := func(rule, why string) {
 		findings = append(findings, bodycam.Finding{Analysis: security.Name, Rule: rule, Severity: bodycam.Info, Count: 1, Verdict: "undecidable", Title: bodycam.Escape(why)})
+	}
+	switch changed, contents, err := workspaceChanges(r); {
+	case errors.Is(err, errNotCompared):
+		undecided(security.RuleIncomplete, err.Error())
+	case err != nil:
+		return findings, err
+	default:
+		findings = append(findings, security.Backdoors(o, changed, contents)...)
 	}
 	for _, why := range a.Incomplete() {
 		undecided(security.RuleIncomplete, why+": nothing found is no verdict here")

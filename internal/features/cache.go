@@ -80,7 +80,7 @@ func recordState(r *store.Run) string {
 }
 
 func kept(r *store.Run, state string) *Features {
-	b, err := os.ReadFile(filepath.Join(r.Dir, Dir, cacheFile))
+	b, err := ReadDerived(r, cacheFile)
 	if err != nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func WriteDerived(r *store.Run, name string, b []byte) error {
 
 // ReadDerived reads a file from the run's folder for derived data.
 func ReadDerived(r *store.Run, name string) ([]byte, error) {
-	f, err := os.Open(filepath.Join(r.Dir, Dir, name))
+	f, err := store.OpenCopy(filepath.Join(r.Dir, Dir, name))
 	if err != nil {
 		return nil, err
 	}

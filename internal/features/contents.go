@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -61,14 +60,17 @@ func (x *Extractor) contents(r *store.Run) error {
 		return err
 	}
 	known := x.known()
-	x.changes(before, after)
+	compared := before != nil && after != nil // a run whose recorder was killed has no second manifest: nothing is known to have changed
+	if compared {
+		x.changes(before, after)
+	}
 	x.existed = make(map[string]bool, len(before))
 	for p, e := range before {
 		x.existed[p] = true
 		x.match(p, contentID{e.Size, e.SHA256}, known, true)
 	}
 	for p, e := range after {
-		if b, ok := before[p]; ok && b.SHA256 == e.SHA256 {
+		if b, ok := before[p]; !compared || ok && b.SHA256 == e.SHA256 {
 			continue
 		}
 		x.match(p, contentID{e.Size, e.SHA256}, known, false)
@@ -78,7 +80,7 @@ func (x *Extractor) contents(r *store.Run) error {
 		if !strings.HasPrefix(a.Path, store.ArtifactsDir+"/") {
 			continue // the harness's session files, the tests' own output
 		}
-		if _, ok := after[box]; !ok {
+		if _, ok := after[box]; !ok && before[box].SHA256 != a.SHA256 {
 			x.match(box, contentID{a.Size, a.SHA256}, known, false)
 		}
 		if !r.Sealed() {
@@ -91,9 +93,10 @@ func (x *Extractor) contents(r *store.Run) error {
 	return nil
 }
 
+// manifest reads a manifest by whole paths inside the box. It is nil where the run has none.
 func manifest(r *store.Run, name string) (map[string]manifestEntry, error) {
 	var m map[string][]manifestEntry
-	if err := r.JSON(name, &m); err != nil {
+	if err := r.JSON(name, &m); err != nil || m == nil {
 		return nil, err
 	}
 	out := map[string]manifestEntry{}
@@ -184,7 +187,7 @@ func (x *Extractor) archive(file, box string, known map[contentID]knownContent) 
 	if !strings.HasSuffix(name, ".tar") && !strings.HasSuffix(name, ".tar.gz") && !strings.HasSuffix(name, ".tgz") {
 		return nil
 	}
-	f, err := os.Open(file)
+	f, err := store.OpenCopy(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

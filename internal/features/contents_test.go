@@ -163,3 +163,32 @@ func FuzzText(f *testing.F) {
 		x.contains(name)
 	})
 }
+
+// TestOneManifest has a run whose workspace was recorded once only: nothing is known to have changed, and nothing of what
+// lay there counts as brought in by the agent.
+func TestOneManifest(t *testing.T) {
+	plan, err := json.Marshal(map[string]any{"grading": gradedPlan().Grading})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]map[string]any{"/app": {{"Path": "copy.sh", "Type": "file", "SHA256": digestOf(graded), "Size": len(graded)}}}
+	for _, name := range []string{"manifest-before.json", "manifest-after.json"} {
+		dir := filepath.Join(t.TempDir(), "run")
+		w, err := store.Create(dir, bodycam.Run{ID: "r", Plan: plan}, nil)
+		if err == nil {
+			err = errors.Join(w.JSON(name, files), w.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := load(t, dir, nil)
+		if len(f.Files) != 0 {
+			t.Errorf("%s alone: %+v are said to have changed", name, f.Files)
+		}
+		for _, c := range f.Contents {
+			if !c.Given {
+				t.Errorf("%s alone: %+v is said to be the agent's", name, c)
+			}
+		}
+	}
+}

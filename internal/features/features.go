@@ -18,7 +18,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 8
+const Version = 9
 
 // Action is what was done with a resource.
 type Action string
