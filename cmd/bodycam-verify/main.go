@@ -14,7 +14,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 const usage = `Usage: bodycam-verify [flags] PATH…
@@ -119,12 +119,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "bodycam-verify: %v\nTry bodycam-verify -h.\n", err)
 		return exitUsage
 	}
-	if b, err := os.ReadFile(s.path); err == nil && len(s.paths) == 1 && proof.IsEquivocation(b) {
+	if b, err := regular.ReadNamed(s.path); err == nil && len(s.paths) == 1 && proof.IsEquivocation(b) {
 		return s.equivocation(b, stdout, stderr)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	verdict, report, text, err := s.report(ctx)
+	verdict, report, text, err := s.report(context.Background()) // signals end the process: it only reads
 	if err != nil {
 		fmt.Fprintf(stderr, "bodycam-verify: %v\n", err)
 		return exitUnreadable
@@ -324,7 +322,7 @@ func (s *settings) verify(ctx context.Context) (*outcome, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		b, err := os.ReadFile(s.path)
+		b, err := regular.ReadNamed(s.path)
 		if err != nil {
 			return nil, err
 		}
@@ -345,7 +343,7 @@ func (s *settings) verify(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.verifyRun(ctx, os.DirFS(root))
+	return s.verifyRun(ctx, regular.FS(root))
 }
 
 // runOf is the directory that holds a log's folders: of a run, or of the ledger directory that was named.

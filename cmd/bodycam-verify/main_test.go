@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
@@ -221,5 +222,39 @@ func TestAnchors(t *testing.T) {
 				t.Errorf("exit status %d, want %d with %q in\n%s%s", got, c.exit, c.want, out.String(), errs.String())
 			}
 		})
+	}
+}
+
+// TestPipes: a pipe in a file's place doesn't keep the verifier waiting.
+func TestPipes(t *testing.T) {
+	if _, err := exec.LookPath("mkfifo"); err != nil {
+		t.Skip("there is no mkfifo")
+	}
+	for _, name := range []string{"ledger/genesis", "ledger/00000000.log", "ledger/epochs", "x.bundle"} {
+		dir := untar(t, "valid.tar")
+		path := filepath.Join(dir, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("mkfifo", path).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if strings.HasSuffix(name, ".bundle") {
+			dir = path
+		}
+		done := make(chan string)
+		go func() {
+			var out bytes.Buffer
+			code := run([]string{"-self", dir}, &out, &out)
+			done <- out.String() + map[int]string{exitUnreadable: "unreadable"}[code]
+		}()
+		select {
+		case out := <-done:
+			if !strings.Contains(out, "not a regular file but a pipe") || !strings.HasSuffix(out, "unreadable") {
+				t.Errorf("%s: %s", name, out)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s: it waits for a writer", name)
+		}
 	}
 }

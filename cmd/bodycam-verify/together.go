@@ -9,6 +9,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // together is the report on several logs, whose recorders handed work to each other.
@@ -25,7 +26,7 @@ func (s *settings) side(path string) (*delegation.Side, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		b, err := os.ReadFile(path)
+		b, err := regular.ReadNamed(path)
 		if err != nil {
 			return nil, err
 		}
@@ -39,7 +40,7 @@ func (s *settings) side(path string) (*delegation.Side, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := ledger.OpenReader(os.DirFS(root), s.opts.Identities...)
+	r, err := ledger.OpenReader(regular.FS(root), s.opts.Identities...)
 	if err != nil {
 		return nil, nil
 	}

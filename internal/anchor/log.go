@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // Source is where a runner's heads come from.
@@ -31,7 +31,7 @@ type Log struct{ r *ledger.Reader }
 
 // OpenLog opens the log of a run's directory. No key is needed.
 func OpenLog(dir string) (*Log, error) {
-	r, err := ledger.OpenReader(os.DirFS(dir))
+	r, err := ledger.OpenReader(regular.FS(dir))
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", dir, err)
 	}
@@ -140,7 +140,7 @@ func ForBundle(run string, c *checkpoint.Note) ([]ledger.Anchor, error) {
 	}
 	var out []ledger.Anchor
 	for _, prefix := range slices.Sorted(maps.Keys(newest)) {
-		b, err := os.ReadFile(newest[prefix])
+		b, err := regular.ReadFile(newest[prefix])
 		if err != nil {
 			return nil, fmt.Errorf("reading an anchor's proof: %w", err)
 		}

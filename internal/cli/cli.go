@@ -97,6 +97,9 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return se.status
 }
 
+// endAtSignals lets a signal end the process at once, for a command that only reads: it leaves nothing half done.
+func endAtSignals() { signal.Reset(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) }
+
 //go:generate go run ./gen ../../docs/man
 
 // Root is the command tree, for the generator of the man pages.

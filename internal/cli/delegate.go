@@ -17,6 +17,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -228,7 +229,7 @@ func (f *ringFlags) readSide(path string) (*delegation.Side, *store.Run, error) 
 		return nil, nil, usage("%w", err)
 	}
 	if !info.IsDir() {
-		b, err := os.ReadFile(path)
+		b, err := regular.ReadNamed(path)
 		if err != nil {
 			return nil, nil, environment(err)
 		}
@@ -430,7 +431,7 @@ func (p *prover) proofs(ctx context.Context, s *streams) error {
 		var err error
 		if run == nil {
 			var b []byte
-			if b, err = os.ReadFile(p.paths[i]); err == nil {
+			if b, err = regular.ReadNamed(p.paths[i]); err == nil {
 				bundles[i], err = ledger.ParseBundle(b)
 			}
 		} else if p.sides[i].Records() > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 	"github.com/spf13/cobra"
 )
 
@@ -189,9 +190,9 @@ func statementsIn(path string) (*ledger.Genesis, []*proof.Evidence, *proof.Histo
 		return nil, nil, nil, err
 	}
 	if info.IsDir() {
-		return proof.Statements(os.DirFS(path))
+		return proof.Statements(regular.FS(path))
 	}
-	b, err := os.ReadFile(path)
+	b, err := regular.ReadNamed(path)
 	if err != nil {
 		return nil, nil, nil, err
 	}

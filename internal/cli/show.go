@@ -33,6 +33,7 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 		Example: "  bodycam show runs/20260101-120000-ab\n  bodycam show RUN --json | jq .hosts",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			endAtSignals()
 			r, err := openRun(args[0])
 			if err != nil {
 				return err

@@ -15,6 +15,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 	"github.com/spf13/cobra"
 )
 
@@ -70,6 +71,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
   bodycam verify --host runs`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			endAtSignals()
 			if len(args) == 0 && !f.host {
 				return usage("want a run directory or a bundle")
 			}
@@ -79,7 +81,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 			if f.host && (len(args) == 0 || !isRunOrBundle(args[0])) {
 				return f.verifyHost(cmd.Context(), s, args)
 			}
-			if b, err := os.ReadFile(args[0]); err == nil && proof.IsEquivocation(b) {
+			if b, err := regular.ReadNamed(args[0]); err == nil && proof.IsEquivocation(b) {
 				return f.verifyEquivocation(s, args[0], b)
 			}
 			v, err := f.verify(cmd.Context(), args[0])
@@ -99,7 +101,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 	}
 	fl := cmd.Flags()
 	fl.BoolVar(&f.json, "json", false, "print JSON: verdict, first_bad, claims, and what was compared")
-	fl.StringArrayVar(&f.keys, "key", nil, "file of the recorder's public signing keys (`bodycam keys export`); repeatable")
+	fl.StringArrayVar(&f.keys, "key", nil, "file of the recorder's public signing keys (\"bodycam keys export\"); repeatable")
 	fl.StringArrayVar(&f.pins, "pin", nil, "checkpoint file of this log that you have from elsewhere; repeatable")
 	fl.StringVar(&f.log, "log", "", "identity that the log must have (64 hexadecimal digits)")
 	fl.StringVar(&f.mirror, "mirror", "", "mirror to compare with: a directory or https://HOST:PORT")
@@ -225,7 +227,7 @@ func (f *verifyFlags) verify(ctx context.Context, path string) (*verification, e
 }
 
 func (f *verifyFlags) bundle(v *verification, trust ledger.Trust) error {
-	b, err := os.ReadFile(v.Path)
+	b, err := regular.ReadNamed(v.Path)
 	if err != nil {
 		return environment(err)
 	}
@@ -272,7 +274,7 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 	if err != nil {
 		return err
 	}
-	v.Report, err = ledger.Verify(ctx, os.DirFS(v.Path), ledger.VerifyOptions{
+	v.Report, err = ledger.Verify(ctx, regular.FS(v.Path), ledger.VerifyOptions{
 		Trust: trust, Identities: ids, Payloads: !f.noPayloads, Require: f.require,
 	})
 	if err != nil {

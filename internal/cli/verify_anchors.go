@@ -9,6 +9,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/pflag"
 )
@@ -53,12 +54,12 @@ func (a *anchorTrust) manifest() (*proof.Manifest, error) {
 
 // kept are the proofs that lie with a run, and the digests that their keeper has of its log.
 func (a *anchorTrust) kept(run, origin string) ([]ledger.Anchor, error) {
-	out, err := proof.Read(os.DirFS(run))
+	out, err := proof.Read(regular.FS(run))
 	if err != nil {
 		return nil, environment(err)
 	}
 	for _, dir := range a.digests {
-		more, err := proof.ReadDigests(os.DirFS(dir), origin)
+		more, err := proof.ReadDigests(regular.FS(dir), origin)
 		if err != nil {
 			return nil, usage("--digests %s: %w", dir, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // together is what `verify A B…` says.
@@ -51,7 +52,7 @@ func (f *verifyFlags) readParts(path string) (*signedParts, error) {
 		return nil, usage("%w", err)
 	}
 	if !info.IsDir() {
-		b, err := os.ReadFile(path)
+		b, err := regular.ReadNamed(path)
 		if err != nil {
 			return nil, environment(err)
 		}
@@ -69,7 +70,7 @@ func (f *verifyFlags) readParts(path string) (*signedParts, error) {
 	if err != nil {
 		return nil, err
 	}
-	lr, err := ledger.OpenReader(os.DirFS(path), ids...)
+	lr, err := ledger.OpenReader(regular.FS(path), ids...)
 	if err != nil {
 		return &signedParts{}, nil
 	}

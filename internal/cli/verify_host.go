@@ -16,6 +16,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // hostNote is what the machine's log knows of a run.
@@ -108,7 +109,7 @@ func (f *verifyFlags) pinHost(v *verification, t *ledger.Trust) error {
 }
 
 func runGenesis(dir string) (*ledger.Genesis, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "ledger", "genesis"))
+	b, err := regular.ReadFile(filepath.Join(dir, "ledger", "genesis"))
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +157,7 @@ func (f *verifyFlags) verifyHost(ctx context.Context, s *streams, args []string)
 		return err
 	}
 	rep := &hostReport{Dir: dir, Runs: []hostRun{}}
-	if rep.Ledger, err = ledger.Verify(ctx, os.DirFS(dir), ledger.VerifyOptions{Trust: trust}); err != nil {
+	if rep.Ledger, err = ledger.Verify(ctx, regular.FS(dir), ledger.VerifyOptions{Trust: trust}); err != nil {
 		return environment(fmt.Errorf("verifying the machine's log of runs: %w", err))
 	}
 	if damaged != nil && rep.Ledger.Verdict != ledger.Tampered {
@@ -264,7 +265,7 @@ func (h *hostRun) check(ctx context.Context, st *hostlog.State, dir string) erro
 		head.Origin = gen.Origin()
 		trust.Pinned = []ledger.Pinned{{Checkpoint: head, Source: "the machine's log of runs"}}
 	}
-	rep, err := ledger.Verify(ctx, os.DirFS(dir), ledger.VerifyOptions{Trust: trust})
+	rep, err := ledger.Verify(ctx, regular.FS(dir), ledger.VerifyOptions{Trust: trust})
 	if err != nil {
 		return environment(fmt.Errorf("verifying %s: %w", dir, err))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/posixstore"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // The types of records.
@@ -69,7 +70,7 @@ func (l *Log) OpenRun(ctx context.Context, run, dir string) error {
 
 // CloseRun notes the head with which a run ended, or was extended later.
 func (l *Log) CloseRun(ctx context.Context, run, dir string) error {
-	lr, err := ledger.OpenReader(os.DirFS(dir))
+	lr, err := ledger.OpenReader(regular.FS(dir))
 	if err != nil {
 		return fmt.Errorf("noting the end of run %s in the machine's log: %w", run, err)
 	}
@@ -87,7 +88,7 @@ func (l *Log) CloseRun(ctx context.Context, run, dir string) error {
 }
 
 func genesis(dir string) (string, error) {
-	b, err := os.ReadFile(filepath.Join(dir, "ledger", "genesis"))
+	b, err := regular.ReadFile(filepath.Join(dir, "ledger", "genesis"))
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +200,7 @@ var ErrNone = errors.New("this machine keeps no log of its runs")
 
 // Read returns what the log in a folder says, by the order in which runs began. It doesn't verify.
 func Read(dir string) ([]*State, error) {
-	lr, err := ledger.OpenReader(os.DirFS(dir))
+	lr, err := ledger.OpenReader(regular.FS(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", dir, ErrNone)
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // Dir is a target in a directory. Several processes may use it.
@@ -202,7 +203,7 @@ func (d *Dir) Read(_ context.Context, log, name string, offset int64) (io.ReadCl
 	if err := validName(log, name); err != nil {
 		return nil, err
 	}
-	f, err := os.Open(d.path(log, name))
+	f, err := regular.Open(d.path(log, name))
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func (d *Dir) Publish(ctx context.Context, log string, note []byte) error {
 	if err := validName(log, genesisFile); err != nil {
 		return err
 	}
-	genesis, err := os.ReadFile(d.path(log, genesisFile))
+	genesis, err := regular.ReadFile(d.path(log, genesisFile))
 	if err != nil {
 		return fmt.Errorf("%w: the genesis comes first", errRefused)
 	}
@@ -269,7 +270,7 @@ func (d *Dir) Heads(_ context.Context, log string) ([]Head, error) {
 	if err := validName(log, genesisFile); err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(d.path(log, headsFile))
+	b, err := regular.ReadFile(d.path(log, headsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // SendOptions say how a log is mirrored.
@@ -132,7 +133,7 @@ func (s *sender) tell(outage error) {
 
 // pass sends what the present checkpoint covers and tells whether the log has ended.
 func (s *sender) pass(ctx context.Context) (ended bool, err error) {
-	lr, err := ledger.OpenReader(os.DirFS(s.dir))
+	lr, err := ledger.OpenReader(regular.FS(s.dir))
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", errLocal, err)
 	}
@@ -241,7 +242,7 @@ func (s *sender) file(ctx context.Context, log string, e ledger.Extent, have int
 	if have == e.Size {
 		return nil
 	}
-	f, err := os.Open(filepath.Join(s.dir, filepath.FromSlash(e.Name)))
+	f, err := regular.Open(filepath.Join(s.dir, filepath.FromSlash(e.Name)))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errLocal, err)
 	}
@@ -276,7 +277,7 @@ type Comparison struct {
 // Compare holds a log against its mirror: every byte that the mirror has must be here, the same. A mirror that is
 // behind is none the worse: it is said how far it has got.
 func Compare(ctx context.Context, dir string, m Target) (*Comparison, error) {
-	b, err := os.ReadFile(filepath.Join(dir, genesisFile))
+	b, err := regular.ReadFile(filepath.Join(dir, genesisFile))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errLocal, err)
 	}
@@ -318,7 +319,7 @@ func Compare(ctx context.Context, dir string, m Target) (*Comparison, error) {
 			return nil, err
 		}
 	}
-	if lr, err := ledger.OpenReader(os.DirFS(dir)); err == nil {
+	if lr, err := ledger.OpenReader(regular.FS(dir)); err == nil {
 		if n := lr.Epochs(); n > c.Epochs && c.Status == ledger.StatusVerified && c.Pinned != nil {
 			at := time.Unix(0, c.Pinned.Time).UTC().Format(time.RFC3339)
 			c.Reasons = append(c.Reasons, fmt.Sprintf("it is behind: it has %d of %d epochs, since %s", c.Epochs, n, at))
@@ -344,7 +345,7 @@ func (c *Comparison) bad(format string, args ...any) {
 }
 
 func (c *Comparison) file(ctx context.Context, dir string, m Target, log, name string, size int64) error {
-	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
+	f, err := regular.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if errors.Is(err, fs.ErrNotExist) {
 		c.bad("%s is gone; the mirror has %d bytes of it", name, size)
 		return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store/payload"
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // CopyFault is a working copy that isn't what was sealed.
@@ -143,7 +144,7 @@ func (c *comparer) record(rec *ledger.ReadRecord) error {
 		if err != nil {
 			return err
 		}
-		now, err := os.ReadFile(filepath.Join(c.run.Dir, InfoFile))
+		now, err := regular.ReadFile(filepath.Join(c.run.Dir, InfoFile))
 		if err != nil || !bytes.Equal(b, now) {
 			c.fault(InfoFile, "differs from what was sealed when the run ended")
 		}
@@ -202,7 +203,7 @@ func (c *comparer) file(rec *ledger.ReadRecord) error {
 // compare holds a working copy against the digest of what was sealed.
 func (c *comparer) compare(name, want string) error {
 	c.known[name] = true
-	f, err := os.Open(filepath.Join(c.run.Dir, name))
+	f, err := regular.Open(filepath.Join(c.run.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		c.gone = append(c.gone, name)
 		return nil
@@ -271,7 +272,7 @@ func (c *comparer) end() error {
 
 // remade compares findings.json with the findings that were sealed.
 func (c *comparer) remade() error {
-	now, err := os.ReadFile(filepath.Join(c.run.Dir, FindingsFile))
+	now, err := regular.ReadFile(filepath.Join(c.run.Dir, FindingsFile))
 	if err != nil {
 		return err
 	}
@@ -327,7 +328,7 @@ func (w *headWriter) parse() (payload.FileHead, error) {
 // ReadFile reads a file of the run by its name there, slash-separated: its working copy, or what was sealed where the
 // run keeps none. A file that the run doesn't have is fs.ErrNotExist.
 func (r *Run) ReadFile(name string) ([]byte, error) {
-	b, err := os.ReadFile(filepath.Join(r.Dir, name))
+	b, err := regular.ReadFile(filepath.Join(r.Dir, name))
 	if !errors.Is(err, fs.ErrNotExist) || !r.HasLedger() {
 		return b, err
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
 	"github.com/bodycam-dev/bodycam/ledger/posixstore"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // RecordDelegation is the type of records about work that is handed from one recorded agent to another.
@@ -21,7 +21,7 @@ func (w *Writer) Party(signers []checkpoint.Signer) *delegation.Party {
 	if w.seal == nil {
 		return nil
 	}
-	return delegation.New(w.seal.log, os.DirFS(w.dir), signers)
+	return delegation.New(w.seal.log, regular.FS(w.dir), signers)
 }
 
 // Extend opens the ledger of a run that has ended, lets a party append to it, and ends it again. opts holds the log's
@@ -31,7 +31,7 @@ func (r *Run) Extend(opts ledger.Options, work func(*delegation.Party) error) er
 	if err != nil {
 		return fmt.Errorf("opening the ledger of %s to go on with it: %w", r.Dir, err)
 	}
-	p := delegation.New(w, os.DirFS(r.Dir), opts.Signers)
+	p := delegation.New(w, regular.FS(r.Dir), opts.Signers)
 	err = work(p)
 	return errors.Join(err, p.Close(), w.Close())
 }

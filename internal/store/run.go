@@ -20,6 +20,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // Run is a run directory that is being read.
@@ -35,7 +36,7 @@ var ErrNotRun = errors.New("not a run directory")
 
 // Open reads run.json of a run directory.
 func Open(dir string) (*Run, error) {
-	b, err := os.ReadFile(filepath.Join(dir, InfoFile))
+	b, err := regular.ReadFile(filepath.Join(dir, InfoFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w (it has no %s)", dir, ErrNotRun, InfoFile)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/posixstore"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // The types of records in a run's ledger. Numbers are part of the format (docs/FORMAT.md).
@@ -138,7 +139,7 @@ func (s *sealer) files(dir string, withRows bool) error {
 }
 
 func (s *sealer) file(path, name string) error {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return fmt.Errorf("sealing a file: %w", err)
 	}
@@ -238,7 +239,7 @@ func (r *Run) rawSealed(f func(*bodycam.Event) error) error {
 
 // Ledger opens the run's ledger with the run's identities.
 func (r *Run) Ledger() (*ledger.Reader, error) {
-	lr, err := ledger.OpenReader(os.DirFS(r.Dir), r.Identities...)
+	lr, err := ledger.OpenReader(regular.FS(r.Dir), r.Identities...)
 	if err != nil {
 		return nil, fmt.Errorf("opening the ledger of %s: %w", r.Dir, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // An events file is a magic line and blocks. A block is its length and its CRC-32C (little endian, 4 bytes each) and
@@ -96,7 +97,7 @@ type segmentReader struct {
 }
 
 func openSegment(path string) (*segmentReader, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the events: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"syscall"
 
 	"github.com/bodycam-dev/bodycam/ledger"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 const lockName = "ledger/lock"
@@ -33,7 +34,7 @@ type Store struct {
 var _ ledger.Store = (*Store)(nil)
 
 // New returns the store in a directory, which is made when something is written.
-func New(dir string) *Store { return &Store{FS: os.DirFS(dir), dir: dir} }
+func New(dir string) *Store { return &Store{FS: regular.FS(dir), dir: dir} }
 
 func (s *Store) path(name string) (string, error) {
 	if !fs.ValidPath(name) || name == "." {

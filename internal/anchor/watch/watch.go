@@ -18,6 +18,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // The alarms.
@@ -110,7 +111,7 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 		alarm(Missing, time.Time{}, "%v", err)
 	}
 	j := proof.Judge(gen.Origin(), anchors, w.o.Manifest)
-	report, err := ledger.Verify(ctx, os.DirFS(run), ledger.VerifyOptions{Trust: ledger.Trust{Pinned: j.Pinned(), Self: true}})
+	report, err := ledger.Verify(ctx, regular.FS(run), ledger.VerifyOptions{Trust: ledger.Trust{Pinned: j.Pinned(), Self: true}})
 	if err != nil {
 		alarm(Tampered, time.Time{}, "%v", err)
 		return out
@@ -146,9 +147,9 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 
 // anchors are the proofs that lie with a run, and the digests that their keepers have of its log.
 func (w *Watcher) anchors(run, origin string) ([]ledger.Anchor, error) {
-	out, err := proof.Read(os.DirFS(run))
+	out, err := proof.Read(regular.FS(run))
 	for _, dir := range w.o.Digests {
-		more, derr := proof.ReadDigests(os.DirFS(dir), origin)
+		more, derr := proof.ReadDigests(regular.FS(dir), origin)
 		out, err = append(out, more...), errors.Join(err, derr)
 	}
 	return out, err
@@ -228,7 +229,7 @@ const maxOld = 16
 
 // equivocations looks for two histories among what the run holds and what was seen of it before.
 func (w *Watcher) equivocations(run string) (out []Alarm) {
-	gen, list, h, err := proof.Statements(os.DirFS(run))
+	gen, list, h, err := proof.Statements(regular.FS(run))
 	if err != nil {
 		return nil // said elsewhere
 	}
