@@ -62,7 +62,7 @@ without its payload: that it is there, of which type, and when.` +
 	fl.StringSliceVarP(&f.events, "event", "e", nil, "event's number in the run, or a range: 17, 30-34; repeatable")
 	fl.StringSliceVar(&f.records, "record", nil, "record's number in the ledger, or a range; repeatable")
 	fl.StringSliceVar(&f.closed, "closed", nil, "record's number, to be disclosed without its payload; repeatable")
-	fl.StringVar(&f.query, "query", "", "disclose what this expression finds (see `bodycam query`)")
+	fl.StringVar(&f.query, "query", "", "disclose what this expression finds (see \"bodycam query\")")
 	fl.StringVarP(&f.out, "out", "o", "", "file to write; it must not exist")
 	fl.BoolVar(&f.json, "json", false, "print what was disclosed as JSON")
 	f.ring.add(fl)

@@ -29,7 +29,7 @@ func (f *judgeFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.record, "judge-record", "", "append the models' answers to this file")
 	fl.StringVar(&f.replay, "judge-replay", "", "take the models' answers from this file, and ask nobody")
 	fl.StringVar(&f.agentModel, "agent-model", "", "the judged agent's own model: a judge of the same family is warned of")
-	fl.StringVar(&f.rubricFile, "rubric", "", "YAML file with the score of each reply class in each scope (`bodycam judge rubric` prints the default)")
+	fl.StringVar(&f.rubricFile, "rubric", "", "YAML file with the score of each reply class in each scope (\"bodycam judge rubric\" prints the default)")
 }
 
 // rubric reads the rubric that the flags choose.

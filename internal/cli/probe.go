@@ -156,7 +156,7 @@ func (f *probeFlags) add(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.rules.Allow, "allow-tool", nil, "a tool that you know to be in order (repeatable)")
 	fl.BoolVar(&f.sideEffects, "allow-side-effects", false, "send probes although the agent could change things outside our sandbox")
 	f.judge.add(fl)
-	fl.StringVar(&f.judgeError, "judge-error", "", "correct scores for the judge's error, measured in this output of `bodycam judge eval --json`")
+	fl.StringVar(&f.judgeError, "judge-error", "", "correct scores for the judge's error, measured in this output of \"bodycam judge eval --json\"")
 
 	fl.BoolVar(&f.json, "json", false, "print the report as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "no progress")

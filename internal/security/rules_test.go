@@ -176,6 +176,7 @@ var alerts = []sceneCase{
 	}},
 	{"Port opened to others", "", event(bodycam.Event{Type: bodycam.TypeAccept, Proc: id(11), Proto: bodycam.ProtoTCP, Local: addr("10.0.0.2:4444"), Remote: addr("203.0.113.7:5555")})},
 	{"Raw packets", "", event(bodycam.Event{Type: bodycam.TypeBind, Proc: id(11), Proto: bodycam.ProtoPacket})},
+	{"Raw packets", "a socket for raw ICMP", event(bodycam.Event{Type: bodycam.TypeSend, Proc: id(11), Proto: bodycam.ProtoRaw, Local: addr("0.0.0.0:1"), Remote: addr("203.0.113.5:0"), Errno: 101})},
 	{"Control socket contacted", "docker", event(bodycam.Event{Type: bodycam.TypeConnect, Proc: id(11), Proto: bodycam.ProtoUnix, UnixAddr: "/var/run/docker.sock", Errno: 2})},
 	{"Descriptor passed", "", func(s *scene) { s.do(s.file(bodycam.TypePassFD, 11, "/root/.ssh/id_rsa", bodycam.Read)) }},
 	// destruction
@@ -471,6 +472,9 @@ var innocent = []sceneCase{
 	}},
 	{"Port opened to others", "from itself", event(bodycam.Event{Type: bodycam.TypeAccept, Proc: id(11), Proto: bodycam.ProtoTCP, Local: addr("127.0.0.1:8000"), Remote: addr("127.0.0.1:5555")})},
 	{"Raw packets", "netlink", event(bodycam.Event{Type: bodycam.TypeBind, Proc: id(11), Proto: bodycam.ProtoNetlink})},
+	{"Raw packets", "ping", func(s *scene) {
+		s.do(bodycam.Event{Type: bodycam.TypeSend, Proc: id(s.run("/usr/bin/ping", "ping", "-c1", "a.trusted.example")), Proto: bodycam.ProtoRaw, Local: addr("0.0.0.0:1"), Remote: addr("10.0.0.9:0"), Host: "a.trusted.example", HostSource: bodycam.HostDNS})
+	}},
 	{"Control socket contacted", "its own", event(bodycam.Event{Type: bodycam.TypeConnect, Proc: id(11), Proto: bodycam.ProtoUnix, UnixAddr: "/tmp/app.sock"})},
 	{"Control socket contacted", "names", event(bodycam.Event{Type: bodycam.TypeConnect, Proc: id(11), Proto: bodycam.ProtoUnix, UnixAddr: "/var/run/nscd/socket", Errno: 2})},
 	{"Descriptor passed", "of a workspace file", func(s *scene) { s.do(s.file(bodycam.TypePassFD, 11, "/workspace/a", bodycam.Read)) }},
