@@ -21,6 +21,7 @@ import (
 
 type verifyFlags struct {
 	json, host, noPayloads, show bool
+	trustMirror                  bool
 	keys, pins, require          []string
 	log, mirror, identity, ca    string
 	equivocation                 string
@@ -105,6 +106,7 @@ and is gone, cut short or replaced is named; DIR (default: where each run was re
 	fl.StringArrayVar(&f.pins, "pin", nil, "checkpoint file of this log that you have from elsewhere; repeatable")
 	fl.StringVar(&f.log, "log", "", "identity that the log must have (64 hexadecimal digits)")
 	fl.StringVar(&f.mirror, "mirror", "", "mirror to compare with: a directory or https://HOST:PORT")
+	fl.BoolVar(&f.trustMirror, "trust-mirror", false, "who keeps the mirror isn't who is judged: take the times that a directory's checkpoints arrived")
 	fl.StringVar(&f.ca, "mirror-ca", "", "file of certificates that the mirror's is checked against (default: the system's)")
 	fl.BoolVar(&f.host, "host", false, "compare with the log that this machine keeps of its runs")
 	fl.BoolVar(&f.noPayloads, "no-payloads", false, "structure and commitments only: open no payload")
@@ -280,6 +282,7 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 	if err != nil {
 		return environment(fmt.Errorf("verifying %s: %w", v.Path, err))
 	}
+	v.undated()
 	v.compareCopies(ids, f.noPayloads)
 	v.recorded()
 	v.conclude()
@@ -334,6 +337,13 @@ func (v *verification) compareCopies(ids []age.Identity, unasked bool) {
 		c.Status, c.Why = worseStatus(c.Status, ledger.StatusIncomplete), err.Error()
 	case r.Info.Ended.IsZero() && c.Status == ledger.StatusTampered && !v.Closed:
 		c.Status, c.Why = ledger.StatusIncomplete, "the run was cut off or is still written: its copies may be ahead of its ledger"
+	}
+}
+
+// undated says why a mirror doesn't date the log.
+func (v *verification) undated() {
+	if c := &v.Claims.ExistedBy; v.Mirror != nil && v.Mirror.Undated != "" && c.Status != ledger.StatusVerified {
+		c.Reasons = append(c.Reasons, v.Mirror.Where+": "+v.Mirror.Undated)
 	}
 }
 

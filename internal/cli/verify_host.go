@@ -31,7 +31,7 @@ func (f *verifyFlags) compareMirror(ctx context.Context, v *verification, t *led
 	if err != nil {
 		return err
 	}
-	if v.Mirror, err = mirror.Compare(ctx, v.Path, m); err != nil {
+	if v.Mirror, err = mirror.Compare(ctx, v.Path, m, mirror.CompareOptions{Trusted: f.trustMirror}); err != nil {
 		return environment(fmt.Errorf("comparing with the mirror: %w", err))
 	}
 	if p := v.Mirror.Pinned; p != nil {

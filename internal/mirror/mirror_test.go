@@ -98,7 +98,7 @@ func TestFollow(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			c, err := Compare(ctx, dir, to)
+			c, err := Compare(ctx, dir, to, CompareOptions{})
 			if err != nil || c.Status != ledger.StatusVerified || len(c.Reasons) > 0 || c.Bytes < 3<<20 {
 				t.Fatalf("%+v, %v", c, err)
 			}
@@ -243,7 +243,7 @@ func TestRollback(t *testing.T) {
 	if _, err := Send(ctx, snapshot, to, SendOptions{}); !errors.Is(err, ErrConflict) {
 		t.Errorf("a longer one: %v", err)
 	}
-	c, err := Compare(ctx, snapshot, to)
+	c, err := Compare(ctx, snapshot, to, CompareOptions{})
 	if err != nil || c.Status != ledger.StatusTampered {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -306,7 +306,7 @@ func TestOutages(t *testing.T) {
 		t.Fatal(err)
 	}
 	well.Store(true)
-	if got, err := Compare(ctx, dir, c); err != nil || got.Status != ledger.StatusVerified || len(got.Reasons) > 0 {
+	if got, err := Compare(ctx, dir, c, CompareOptions{}); err != nil || got.Status != ledger.StatusVerified || len(got.Reasons) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if outages == 0 {

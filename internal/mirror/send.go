@@ -1,11 +1,9 @@
 package mirror
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -262,74 +260,6 @@ func (s *sender) file(ctx context.Context, log string, e ledger.Extent, have int
 	return nil
 }
 
-// Comparison is how a log compares with its mirror.
-type Comparison struct {
-	Where   string        `json:"where"`
-	Status  ledger.Status `json:"status"`
-	Reasons []string      `json:"reasons,omitempty"`
-	Heads   int           `json:"heads"`  // checkpoints that the mirror has
-	Epochs  uint64        `json:"epochs"` // under its last one
-	Bytes   int64         `json:"bytes"`  // compared
-	// Pinned is the mirror's last checkpoint, for the verifier; nil where it has none.
-	Pinned *ledger.Pinned `json:"-"`
-}
-
-// Compare holds a log against its mirror: every byte that the mirror has must be here, the same. A mirror that is
-// behind is none the worse: it is said how far it has got.
-func Compare(ctx context.Context, dir string, m Target) (*Comparison, error) {
-	b, err := regular.ReadFile(filepath.Join(dir, genesisFile))
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errLocal, err)
-	}
-	c := &Comparison{Where: "the mirror at " + m.String(), Status: ledger.StatusVerified}
-	gen, err := ledger.ParseGenesis(b)
-	if err != nil {
-		c.bad("the log's genesis can't be read, so that its copy can't be found: %v", err)
-		return c, nil
-	}
-	id := gen.ID()
-	log := fmt.Sprintf("%x", id[:])
-	files, err := m.Files(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	if len(files) == 0 {
-		c.Status = ledger.StatusIncomplete
-		c.Reasons = append(c.Reasons, "it has no copy of this log")
-		return c, nil
-	}
-	heads, err := m.Heads(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	for _, h := range heads {
-		n, err := checkpoint.Parse([]byte(h.Note))
-		if err != nil {
-			return nil, fmt.Errorf("the mirror's checkpoints: %w", err)
-		}
-		c.Epochs = n.Size
-		c.Pinned = &ledger.Pinned{Checkpoint: n.Checkpoint, Source: c.Where, Time: h.Time}
-	}
-	c.Heads = len(heads)
-	for _, name := range sortedKeys(files) {
-		if strings.HasSuffix(name, ".keys") {
-			continue // an erasure changes them here, and not there
-		}
-		if err := c.file(ctx, dir, m, log, name, files[name]); err != nil {
-			return nil, err
-		}
-	}
-	if lr, err := ledger.OpenReader(regular.FS(dir)); err == nil {
-		if n := lr.Epochs(); n > c.Epochs && c.Status == ledger.StatusVerified && c.Pinned != nil {
-			at := time.Unix(0, c.Pinned.Time).UTC().Format(time.RFC3339)
-			c.Reasons = append(c.Reasons, fmt.Sprintf("it is behind: it has %d of %d epochs, since %s", c.Epochs, n, at))
-			c.Pinned.Time = 0 // it can't vouch for the time of all of it
-		}
-		lr.Close()
-	}
-	return c, nil
-}
-
 func sortedKeys(m map[string]int64) []string {
 	var out []string
 	for k := range m {
@@ -337,75 +267,4 @@ func sortedKeys(m map[string]int64) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-func (c *Comparison) bad(format string, args ...any) {
-	c.Status = ledger.StatusTampered
-	c.Reasons = append(c.Reasons, fmt.Sprintf(format, args...))
-}
-
-func (c *Comparison) file(ctx context.Context, dir string, m Target, log, name string, size int64) error {
-	f, err := regular.Open(filepath.Join(dir, filepath.FromSlash(name)))
-	if errors.Is(err, fs.ErrNotExist) {
-		c.bad("%s is gone; the mirror has %d bytes of it", name, size)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errLocal, err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("%w: %w", errLocal, err)
-	}
-	if info.Size() < size {
-		c.bad("%s was cut: it has %d bytes, the mirror %d", name, info.Size(), size)
-		return nil
-	}
-	here, err := digestOf(f, size)
-	if err != nil {
-		return fmt.Errorf("%w: %s: %w", errLocal, name, err)
-	}
-	there, err := m.Digest(ctx, log, name, size)
-	if err != nil {
-		return err
-	}
-	c.Bytes += size
-	if here == there {
-		return nil
-	}
-	at, err := differ(ctx, f, m, log, name, size)
-	if err != nil {
-		return err
-	}
-	c.bad("%s differs from byte %d on", name, at)
-	return nil
-}
-
-// differ finds the first byte that differs.
-func differ(ctx context.Context, f *os.File, m Target, log, name string, size int64) (int64, error) {
-	r, err := m.Read(ctx, log, name, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer r.Close()
-	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
-	for at := int64(0); at < size; {
-		n := min(int64(len(a)), size-at)
-		if _, err := f.ReadAt(a[:n], at); err != nil {
-			return 0, fmt.Errorf("%w: %s: %w", errLocal, name, err)
-		}
-		if _, err := io.ReadFull(r, b[:n]); err != nil {
-			return 0, fmt.Errorf("reading the mirror's %s: %w", name, err)
-		}
-		if !bytes.Equal(a[:n], b[:n]) {
-			for i := range a[:n] {
-				if a[i] != b[i] {
-					return at + int64(i), nil
-				}
-			}
-		}
-		at += n
-	}
-	return 0, nil
 }
