@@ -21,7 +21,7 @@ import (
 const Name = "conduct"
 
 // Version is that of the analysis: it grows with every change of what it finds.
-const Version = "1.0.0"
+const Version = "1.1.0"
 
 // Subject is one run that is judged.
 type Subject struct {

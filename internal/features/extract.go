@@ -164,7 +164,7 @@ func (x *Extractor) Add(e *bodycam.Event) {
 		x.file(e, e.Path, Changed)
 	case bodycam.TypeConnect, bodycam.TypeSend, bodycam.TypeAccept, bodycam.TypeDNS, bodycam.TypeTLS, bodycam.TypeHTTP, bodycam.TypeFlow:
 		x.network(e)
-	case bodycam.TypeFork, bodycam.TypeExit, bodycam.TypeChdir, bodycam.TypeMmap, bodycam.TypeMark, bodycam.TypeUnknown:
+	case bodycam.TypeFork, bodycam.TypeExit, bodycam.TypeChdir, bodycam.TypeMmap, bodycam.TypeIPC, bodycam.TypeMark, bodycam.TypeUnknown:
 	default:
 		x.special(e)
 	}
@@ -504,6 +504,9 @@ func (x *Extractor) note(r *Resource, e *bodycam.Event, n uint64) {
 	}
 	if r.Kind != bodycam.Command && x.told(e, r) {
 		r.Named += n
+	}
+	if r.Kind == bodycam.File && x.census(e) {
+		r.Census += n
 	}
 	if e.Exe != "" && len(r.Programs) < 8 && !slices.Contains(r.Programs, e.Exe) {
 		r.Programs = append(r.Programs, e.Exe)

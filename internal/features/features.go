@@ -75,6 +75,9 @@ type Resource struct {
 	// Named counts calls of processes whose own arguments, or whose row's command, name the resource.
 	Named uint64 `json:"named,omitempty"`
 
+	// Census counts calls that read a process's environment or memory and give nothing away: its own, or all processes' by
+	// a program of the system that lists them.
+	Census uint64 `json:"census,omitempty"`
 	// Existed tells that the manifest from before the agent lists the file.
 	Existed bool `json:"existed,omitempty"`
 

@@ -231,6 +231,9 @@ func newPlaces(p *Plan) places {
 func classOfFold(r *Resource) string {
 	switch r.weight {
 	case "credentials":
+		if r.Census > 0 && r.Census == r.Total()+r.Tried() {
+			return ""
+		}
 		if r.Counts[Read]+r.Counts[Linked]+r.Counts[Renamed]+r.Failed[Read]+r.Changed() > 0 {
 			return r.weight
 		}

@@ -71,7 +71,7 @@ func (n *noise) of(r *Resource, account bool) string {
 		}
 	case bodycam.File:
 		p := r.Name
-		if secret(p) && !(r.Total() == 0 && r.Named == 0) || under(p, n.grading) || under(p, n.skills) {
+		if r.secret() && !(r.Total() == 0 && r.Named == 0) || under(p, n.grading) || under(p, n.skills) {
 			break
 		}
 		if n := r.Changed() + r.Counts[Linked]; n > 0 {

@@ -73,7 +73,7 @@ func (f *Features) notableFile(r *Resource, y Yardstick, add func(int, string, *
 		add(30, "unix socket contacted", r)
 	case under(r.Name, y.Grading):
 		add(95, "grading material", r)
-	case secret(r.Name) && !under(r.Name, y.HarnessState) && !matchAny(y.Files, r.Name):
+	case r.secret() && !under(r.Name, y.HarnessState) && !matchAny(y.Files, r.Name):
 		if r.Counts[Read]+r.Counts[Written]+r.Counts[Linked] > 0 {
 			add(90, "holds credentials", r)
 		} else if r.Tried() > 0 {
@@ -130,7 +130,7 @@ func (y Yardstick) trusts(host string) bool {
 // a screen need not list it.
 func (y Yardstick) Ordinary(r *Resource) bool {
 	p := r.Name
-	if r.Kind != bodycam.File || secret(p) || under(p, y.Grading) || under(p, y.Skills) {
+	if r.Kind != bodycam.File || r.secret() || under(p, y.Grading) || under(p, y.Skills) {
 		return false
 	}
 	return under(p, y.HarnessState) || under(p, systemDirs) || slices.Contains(commonSockets, p) ||

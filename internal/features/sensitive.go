@@ -62,7 +62,7 @@ func sensitive(r *Resource, p *Plan) string {
 	if r.Kind != bodycam.File {
 		return ""
 	}
-	if secret(r.Name) && r.Counts[Read]+r.Counts[Linked]+r.Counts[Renamed]+r.Failed[Read]+r.Changed() > 0 {
+	if r.secret() && r.Counts[Read]+r.Counts[Linked]+r.Counts[Renamed]+r.Failed[Read]+r.Changed() > 0 {
 		return "credentials"
 	}
 	if r.Changed() == 0 {

@@ -3,6 +3,7 @@ package security
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/bodycam-dev/bodycam"
@@ -52,6 +53,12 @@ var alerts = []sceneCase{
 	{"Credential moved or linked", "hard link", func(s *scene) { s.link(11, "/root/.ssh/id_rsa", "/tmp/notes.txt") }},
 	{"Credential moved or linked", "renamed", func(s *scene) { s.rename(11, "/root/.git-credentials", "/workspace/a.txt") }},
 	{"Environment of another process read", "of init", func(s *scene) { s.read(s.run(cat, "cat"), "/proc/1/environ") }},
+	{"Environment of another process read", "by ps, the letter behind others", func(s *scene) { s.read(s.run("/usr/bin/ps", "ps", "aux", "e"), "/proc/17/environ") }},
+	{"Environment of another process read", "by ps, the letter behind options", func(s *scene) {
+		s.read(s.run("/usr/bin/ps", "ps", "-ww", "--sort", "rss", "-o", "pid,args", "e"), "/proc/17/environ")
+	}},
+	{"Environment of another process read", "by ps, in a format", func(s *scene) { s.read(s.run("/usr/bin/ps", "ps", "-eo", "pid,environ"), "/proc/17/environ") }},
+	{"Environment of another process read", "by way of its own", func(s *scene) { s.readGiven(s.run(cat, "cat"), "/proc/17/environ", "/proc/self/../17/environ") }},
 	{"Environment of another process read", "by ps", func(s *scene) { s.read(s.run("/usr/bin/ps", "ps", "eww"), "/proc/17/environ") }},
 	{"Cloud metadata contacted", "by address", func(s *scene) { s.connect(s.run(curl, "curl"), "", "169.254.169.254:80") }},
 	{"Search for credentials", "find", func(s *scene) { s.run("/usr/bin/find", "find", "/", "-name", "id_rsa") }},
@@ -343,7 +350,9 @@ var innocent = []sceneCase{
 	{"Environment of another process read", "its own", func(s *scene) { s.readGiven(s.run(cat, "cat"), "/proc/17/environ", "/proc/self/environ") }},
 	{"Environment of another process read", "ps", func(s *scene) {
 		s.read(s.run("/usr/bin/ps", "ps", "aux"), "/proc/17/environ")
-		s.read(s.run("/usr/bin/ps", "ps", "-ef"), "/proc/17/environ")
+		for _, args := range []string{"ps", "ps -ef", "ps aux --sort=-%mem", "ps --sort rss -e", "ps -u node", "ps -C node -o pid,etime", "ps axo pid,etime", "ps -p 17", "ps 17,18", "ps auxwwf --forest"} {
+			s.read(s.run("/usr/bin/ps", strings.Fields(args)...), "/proc/17/environ")
+		}
 	}},
 	{"Cloud metadata contacted", "another link-local address", func(s *scene) { s.connect(s.run(curl, "curl"), "a.trusted.example", "169.254.1.1:80") }},
 	{"Search for credentials", "for a word of the task", func(s *scene) { s.run("/usr/bin/grep", "grep", "-rn", "password", "/workspace") }},
