@@ -178,7 +178,7 @@ func checkFile(name string) ([]kind.Note, error) {
 		return t.Notes, nil
 	}
 	if !filepath.IsAbs(name) {
-		name = "." + string(filepath.Separator) + name // a kind's bare name means a built-in one
+		name = "." + string(filepath.Separator) + filepath.Clean(name) // a kind's bare name means a built-in one
 	}
 	k, err := kind.Load(name)
 	if err != nil {

@@ -161,7 +161,7 @@ func openKind(ref, dir string) (data []byte, src *source, id string, err error) 
 	if err != nil {
 		return nil, nil, "", fmt.Errorf("reading kind file %s: %w%s", ref, cause(err), beside(p))
 	}
-	return data, &source{name: p, dir: filepath.Dir(abs)}, abs, nil
+	return data, &source{name: filepath.Clean(p), dir: filepath.Dir(abs)}, abs, nil
 }
 
 // readFile reads a regular file of at most limit bytes. It doesn't block on a pipe or device.

@@ -1,6 +1,8 @@
 package kind
 
 import (
+	"os"
+	"strings"
 	"testing"
 )
 
@@ -29,5 +31,19 @@ func TestBuiltinsLoadAndResolve(t *testing.T) {
 				t.Errorf("agent = %+v", p.Agent)
 			}
 		})
+	}
+}
+
+// TestShownPath has faults named by the path as it was given, without what says nothing in it.
+func TestShownPath(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("my.yaml", []byte("name: my\nworkdirr: /x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[string]string{"././my.yaml": "my.yaml:2:1: ", "./my.yaml": "my.yaml:2:1: ", dir + "/./my.yaml": dir + "/my.yaml:2:1: "} {
+		if _, err := Load(given); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v, want it to begin with %s", given, err, want)
+		}
 	}
 }

@@ -21,7 +21,7 @@ func TestDocumentedScripts(t *testing.T) {
 			t.Errorf("%v in\n%s", err, b[1])
 		}
 	}
-	for _, key := range keys {
+	for _, key := range keys() {
 		if !regexp.MustCompile("[`{ ,]" + key + "[`}, ]").Match(doc) {
 			t.Errorf("docs/MODEL.md doesn't name the key %s", key)
 		}

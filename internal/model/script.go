@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -143,17 +144,52 @@ func located(name string, err error) error {
 	if errors.As(err, &unknown) {
 		key := ye.GetToken().Value
 		msg = fmt.Sprintf("unknown key %q", key)
-		if near := nearest(key, keys); near != "" {
+		if at := belongs(key); at != "" {
+			msg += " here: it belongs to " + at
+		} else if near := nearest(key, keys()); near != "" {
 			msg += fmt.Sprintf(" (did you mean %q?)", near)
 		}
 	}
 	return fmt.Errorf("%s:%d: %s", name, ye.GetToken().Position.Line, msg)
 }
 
+// parts are the mappings that a script is made of.
+var parts = []struct {
+	what string
+	of   reflect.Type
+}{
+	{"the script itself, beside turns or conversations", reflect.TypeFor[Script]()}, {"an entry of conversations", reflect.TypeFor[Conversation]()},
+	{"a turn", reflect.TypeFor[Turn]()}, {"what write holds", reflect.TypeFor[Write]()}, {"what call holds", reflect.TypeFor[Call]()}, {"what error holds", reflect.TypeFor[Fail]()},
+}
+
+// keysOf are the keys that a mapping can have.
+func keysOf(t reflect.Type) (out []string) {
+	for f := range t.Fields() {
+		if key := f.Tag.Get("yaml"); key != "" {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
 // keys are all keys of a script, for the hint after a misspelt one.
-var keys = []string{"model", "stock", "turns", "conversations", "name", "match", "without_tools", "text", "sh", "write",
-	"patch", "call", "calls", "error", "drop", "stall", "times", "delay", "expect", "else", "repeat", "tool", "path",
-	"content", "args", "input", "status", "message", "retry_after"}
+func keys() (out []string) {
+	for _, p := range parts {
+		out = append(out, keysOf(p.of)...)
+	}
+	return out
+}
+
+// belongs says where a key of that name can stand, "" where there is none.
+func belongs(key string) string {
+	var at []string
+	for _, p := range parts {
+		if slices.Contains(keysOf(p.of), key) {
+			at = append(at, p.what)
+		}
+	}
+	return strings.Join(at, ", or to ")
+}
 
 // checker validates what YAML's types can't say, and compiles the regexps.
 type checker struct {
