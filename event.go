@@ -51,10 +51,12 @@ const (
 	TypeBPF            // bpf, perf_event_open
 	TypeModule         // kernel module or kexec
 	TypePassFD         // a file descriptor was passed over a socket
-	TypeDenied         // a call that the sandbox's seccomp filter refused
+	TypeDenied         // a call that the sandbox refused and no other type describes
 	TypeNamespace      // unshare, setns, clone with new namespaces
 	TypeMmap           // an executable or shared writable mapping of a file
 	TypeMark           // the recorder speaks: loss, blind window, start or end of a window (Detail says what of)
+	TypeIPC            // System V shared memory, semaphores and messages, POSIX message queues: Detail says which
+	TypeSocket         // a raw or packet socket was opened, or any socket was refused
 	typeCount
 )
 
@@ -63,6 +65,7 @@ var typeNames = [typeCount]string{
 	"mkdir", "rmdir", "chmod", "chown", "xattr", "utime", "chdir", "mount", "connect", "bind", "listen", "accept",
 	"send", "flow", "dns", "tls", "http", "setuid", "ptrace", "signal", "prctl", "uring", "bpf", "module", "passfd",
 	"denied", "namespace", "mmap", "mark",
+	"ipc", "socket",
 }
 
 func (t Type) String() string {

@@ -111,20 +111,14 @@ func socketFamilies(mode Mode) []uint32 {
 // Program builds the classic BPF program of a mode, nil for None. Calls that no rule names are constant for the kernel,
 // which then skips the program for them altogether.
 func Program(mode Mode) ([]unix.SockFilter, error) {
-	var rules []rule
 	switch mode {
 	case None:
 		return nil, nil
-	case Strict:
-		rules = append(alwaysDenied(), strictDenied()...)
-	case Observe:
-		rules = alwaysDenied()
+	case Strict, Observe:
 	default:
 		return nil, fmt.Errorf("unknown seccomp mode %q (strict, observe, none)", mode)
 	}
-	rules = append(rules, ttyDenied(unix.SYS_IOCTL)...)
-
-	native := compileRules(rules)
+	native := compileRules(rulesOf(mode))
 	native = append(native, compileFamilies(socketFamilies(mode), unix.SYS_SOCKET, unix.SYS_SOCKETPAIR)...)
 	native = append(native, retAllow)
 
@@ -203,3 +197,25 @@ func retErrno(e unix.Errno) unix.SockFilter {
 }
 
 var retAllow = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+
+// Refused lists the calls of this architecture that a mode's filter refuses, for some arguments at least. Sensors are
+// held to record every one.
+func Refused(mode Mode) []uint32 {
+	var out []uint32
+	if mode == None {
+		return nil
+	}
+	for _, r := range rulesOf(mode) {
+		out = append(out, r.nr)
+	}
+	return append(out, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR)
+}
+
+// rulesOf are the rules of a mode, without those on socket families.
+func rulesOf(mode Mode) []rule {
+	rules := alwaysDenied()
+	if mode == Strict {
+		rules = append(rules, strictDenied()...)
+	}
+	return append(rules, ttyDenied(unix.SYS_IOCTL)...)
+}

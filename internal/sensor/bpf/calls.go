@@ -28,12 +28,12 @@ type callTables struct {
 var actions = map[string]sensorAct{
 	"open": sensorActA_OPEN, "openhow": sensorActA_OPENHOW, "path": sensorActA_PATH, "move": sensorActA_MOVE, "rename": sensorActA_RENAME, "fd": sensorActA_FD,
 	"args": sensorActA_ARGS, "chdir": sensorActA_CHDIR, "chroot": sensorActA_CHROOT, "exec": sensorActA_EXEC,
-	"read": sensorActA_READ, "write": sensorActA_WRITE, "copy": sensorActA_COPY, "close": sensorActA_CLOSE, "reflink": sensorActA_REFLINK,
+	"read": sensorActA_READ, "write": sensorActA_WRITE, "copy": sensorActA_COPY, "close": sensorActA_CLOSE, "ioctl": sensorActA_IOCTL,
 	"mmap": sensorActA_MMAP, "clone": sensorActA_CLONE, "clone3": sensorActA_CLONE3, "kill": sensorActA_KILL,
 	"target": sensorActA_TARGET, "pidfd": sensorActA_PIDFD, "prctl": sensorActA_PRCTL, "connect": sensorActA_CONNECT, "bind": sensorActA_BIND,
 	"listen": sensorActA_LISTEN, "accept": sensorActA_ACCEPT, "sendto": sensorActA_SENDTO,
 	"sendmsg": sensorActA_SENDMSG, "sendmmsg": sensorActA_SENDMMSG, "recvmsg": sensorActA_RECVMSG,
-	"uring": sensorActA_URING, "indirect": sensorActA_INDIRECT, "socketcall": sensorActA_SOCKETCALL,
+	"failed": sensorActA_FAILED, "socket": sensorActA_SOCKET, "uring": sensorActA_URING, "indirect": sensorActA_INDIRECT, "socketcall": sensorActA_SOCKETCALL,
 }
 
 var follows = map[string]sensorFollow{
@@ -60,7 +60,7 @@ func parseFollow(s string) (uint8, error) {
 
 // socketcallNames are the calls that i386's socketcall multiplexes, by its first argument (linux/net.h).
 var socketcallNames = map[int]string{
-	2: "bind", 3: "connect", 4: "listen", 5: "accept4", 11: "sendto", 16: "sendmsg", 17: "recvmsg", 18: "accept4",
+	1: "socket", 8: "socketpair", 2: "bind", 3: "connect", 4: "listen", 5: "accept4", 11: "sendto", 16: "sendmsg", 17: "recvmsg", 18: "accept4",
 	19: "recvmmsg", 20: "sendmmsg",
 }
 

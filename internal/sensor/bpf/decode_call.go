@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sensor"
 )
 
 // CLONE_NEW* flags: new namespaces.
@@ -32,6 +33,12 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 		e.Access = bodycam.Create
 	case bodycam.TypeTruncate:
 		e.Bytes, e.Access = b.Arg[1], bodycam.Write
+		if e.Syscall() == "fallocate" {
+			e.Bytes = 0
+			if e.ABI != bodycam.ABII386 { // there it takes six words, of which five come along
+				sensor.DescribeFallocate(e, b.Arg[2], b.Arg[3])
+			}
+		}
 		if e.ABI == bodycam.ABII386 {
 			if n := e.Syscall(); n == "truncate64" || n == "ftruncate64" {
 				e.Bytes = b.Arg[1] | b.Arg[2]<<32
@@ -49,12 +56,20 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 		}
 	case bodycam.TypeXattr:
 		e.Detail, e.Path2Given = e.Path2Given, ""
+		if e.Syscall() == "ioctl" {
+			sensor.DescribeIoctl(e, b.Arg[1], b.Arg[2])
+		}
 	case bodycam.TypeFork:
 		if e.Flags&cloneNew != 0 {
 			e.Type = bodycam.TypeNamespace
 		}
 	case bodycam.TypeNamespace, bodycam.TypeModule:
 		e.Marks &^= bodycam.MarkUnverified
+	case bodycam.TypeIPC:
+		sensor.DescribeIPC(e, b.Arg, b.Ret)
+		e.Marks &^= bodycam.MarkDetached | bodycam.MarkAnonymous
+	case bodycam.TypeSocket:
+		sensor.DescribeSocket(e, b.Arg[0], b.Arg[1], b.Arg[2])
 	case bodycam.TypePtrace:
 		d.ptrace(e, b)
 	case bodycam.TypeSignal:
@@ -151,7 +166,8 @@ func (d *decoder) ptrace(e *bodycam.Event, b *sensorBody) {
 	d.target(e, b)
 	switch e.Syscall() {
 	case "ptrace":
-		e.Signal = int32(b.Arg[0])
+		e.Signal, e.Detail = int32(b.Arg[0]), sensor.PtraceRequest(int32(b.Arg[0]))
+	case "kcmp":
 	case "pidfd_getfd":
 		e.Detail = "fd " + strconv.FormatInt(int64(int32(b.Arg[1])), 10)
 	default:

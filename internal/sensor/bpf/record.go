@@ -52,7 +52,7 @@ func view(b []byte) (record, error) {
 	if int(r.Len) > len(b) || int(r.Len) < recSize {
 		return record{}, errShort
 	}
-	if sensorSource(r.Source) >= sensorSourceSRC_NUM || r.Abi > uint8(bodycam.ABIX32) || r.Type > uint8(bodycam.TypeMark) {
+	if sensorSource(r.Source) >= sensorSourceSRC_NUM || r.Abi > uint8(bodycam.ABIX32) || !known(r.Type) {
 		return record{}, errShort
 	}
 	r.b = b[:r.Len]
@@ -109,3 +109,6 @@ func (r record) net() (*sensorNet, []byte, error) {
 	}
 	return n, rest[:n.Plen], nil
 }
+
+// known tells whether there is an event type of that number.
+func known(t uint8) bool { return t == 0 || bodycam.Type(t).String() != bodycam.TypeUnknown.String() }

@@ -30,7 +30,7 @@ const (
 	sensorActA_READ       sensorAct = 11
 	sensorActA_WRITE      sensorAct = 12
 	sensorActA_COPY       sensorAct = 13
-	sensorActA_REFLINK    sensorAct = 14
+	sensorActA_IOCTL      sensorAct = 14
 	sensorActA_CLOSE      sensorAct = 15
 	sensorActA_MMAP       sensorAct = 16
 	sensorActA_CLONE      sensorAct = 17
@@ -38,18 +38,20 @@ const (
 	sensorActA_KILL       sensorAct = 19
 	sensorActA_TARGET     sensorAct = 20
 	sensorActA_PIDFD      sensorAct = 21
-	sensorActA_PRCTL      sensorAct = 22
-	sensorActA_CONNECT    sensorAct = 23
-	sensorActA_BIND       sensorAct = 24
-	sensorActA_LISTEN     sensorAct = 25
-	sensorActA_ACCEPT     sensorAct = 26
-	sensorActA_SENDTO     sensorAct = 27
-	sensorActA_SENDMSG    sensorAct = 28
-	sensorActA_SENDMMSG   sensorAct = 29
-	sensorActA_RECVMSG    sensorAct = 30
-	sensorActA_URING      sensorAct = 31
-	sensorActA_INDIRECT   sensorAct = 32
-	sensorActA_SOCKETCALL sensorAct = 33
+	sensorActA_FAILED     sensorAct = 22
+	sensorActA_SOCKET     sensorAct = 23
+	sensorActA_PRCTL      sensorAct = 24
+	sensorActA_CONNECT    sensorAct = 25
+	sensorActA_BIND       sensorAct = 26
+	sensorActA_LISTEN     sensorAct = 27
+	sensorActA_ACCEPT     sensorAct = 28
+	sensorActA_SENDTO     sensorAct = 29
+	sensorActA_SENDMSG    sensorAct = 30
+	sensorActA_SENDMMSG   sensorAct = 31
+	sensorActA_RECVMSG    sensorAct = 32
+	sensorActA_URING      sensorAct = 33
+	sensorActA_INDIRECT   sensorAct = 34
+	sensorActA_SOCKETCALL sensorAct = 35
 )
 
 type sensorBody struct {
@@ -377,6 +379,7 @@ const (
 	sensorVarTargetCgroup   = "target_cgroup"
 	sensorVarTargetLevel    = "target_level"
 	sensorVarTree           = "tree"
+	sensorVarTypeDenied     = "type_denied"
 	sensorVarTypesForGo     = "types_for_go"
 	sensorVarWakeAt         = "wake_at"
 	sensorVarWatched        = "watched"
@@ -477,6 +480,7 @@ type sensorVariableSpecs struct {
 	TargetCgroup  *ebpf.VariableSpec `ebpf:"target_cgroup"`
 	TargetLevel   *ebpf.VariableSpec `ebpf:"target_level"`
 	Tree          *ebpf.VariableSpec `ebpf:"tree"`
+	TypeDenied    *ebpf.VariableSpec `ebpf:"type_denied"`
 	TypesForGo    *ebpf.VariableSpec `ebpf:"types_for_go"`
 	WakeAt        *ebpf.VariableSpec `ebpf:"wake_at"`
 	Watched       *ebpf.VariableSpec `ebpf:"watched"`
@@ -544,6 +548,7 @@ type sensorVariables struct {
 	TargetCgroup  *ebpf.Variable `ebpf:"target_cgroup"`
 	TargetLevel   *ebpf.Variable `ebpf:"target_level"`
 	Tree          *ebpf.Variable `ebpf:"tree"`
+	TypeDenied    *ebpf.Variable `ebpf:"type_denied"`
 	TypesForGo    *ebpf.Variable `ebpf:"types_for_go"`
 	WakeAt        *ebpf.Variable `ebpf:"wake_at"`
 	Watched       *ebpf.Variable `ebpf:"watched"`

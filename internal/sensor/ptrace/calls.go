@@ -38,7 +38,7 @@ type handler func(t *task, c *call) *pending
 // callTable is the one table from which filter and dispatch are made. Handlers are made with the positions of the
 // call's arguments, folder descriptor (-1: the working directory) before path.
 func callTable() []def {
-	return slices.Concat(openCalls(), nameCalls(), attributeCalls(), mountCalls(), socketCalls(), identityCalls(), reachCalls(), otherCalls())
+	return slices.Concat(openCalls(), nameCalls(), attributeCalls(), mountCalls(), socketCalls(), identityCalls(), reachCalls(), otherCalls(), ipcCalls(), refusedCalls(), openingCalls())
 }
 
 // Short names for the table.
@@ -100,6 +100,7 @@ func attributeCalls() []def {
 		{"removexattr", 197, 235, always, onName(xattr, name{dir: -1, path: 0, text: 1, follow: true})},
 		{"lremovexattr", 198, 236, always, onName(xattr, name{dir: -1, path: 0, text: 1})},
 		{"fremovexattr", 199, 237, always, onFD(xattr, 1)},
+		{"file_setattr", 469, 469, always, onName(xattr, name{dir: 0, path: 1, flags: 4, follow: true})},
 		{"removexattrat", 466, 466, always, onName(xattr, name{dir: 0, path: 1, flags: 2, text: 3, follow: true})},
 		{"utime", 132, 30, always, onName(utime, name{dir: -1, path: 0, follow: true})},
 		{"utimes", 235, 271, always, onName(utime, name{dir: -1, path: 0, follow: true})},
@@ -217,7 +218,40 @@ func otherCalls() []def {
 		{"kexec_file_load", 320, -1, always, onPlain(bodycam.TypeModule)},
 		{"mmap", 9, 192, mapsFile, onMmap},
 		{"mmap_old", -1, 90, always, onMmapOld},
-		{"shmat", 30, 397, always, onShare},
-		{"ipc", -1, 117, always, onShare},
+		{"ioctl", 16, 54, ioctlKind, onIoctl},
+		{"fallocate", 285, 324, always, onFallocate},
+	}
+}
+
+func ipcCalls() []def {
+	return []def{
+		{"shmget", 29, 395, always, onIPC}, {"shmat", 30, 397, always, onIPC}, {"ipc", -1, 117, always, onIPC},
+		{"semget", 64, 393, always, onIPC}, {"semop", 65, -1, always, onIPC}, {"semtimedop", 220, -1, always, onIPC},
+		{"semtimedop_time64", -1, 420, always, onIPC},
+		{"msgget", 68, 399, always, onIPC}, {"msgsnd", 69, 400, always, onIPC}, {"msgrcv", 70, 401, always, onIPC},
+		{"mq_open", 240, 277, always, onIPC}, {"mq_unlink", 241, 278, always, onIPC},
+		{"mq_timedsend", 242, 279, always, onIPC}, {"mq_timedreceive", 243, 280, always, onIPC},
+		{"mq_timedsend_time64", -1, 418, always, onIPC}, {"mq_timedreceive_time64", -1, 419, always, onIPC},
+	}
+}
+
+// refusedCalls are recorded where they fail: what sandboxes refuse and nothing else here describes.
+func refusedCalls() []def {
+	return []def{
+		{"keyctl", 250, 288, always, onRefused}, {"add_key", 248, 286, always, onRefused}, {"request_key", 249, 287, always, onRefused},
+		{"syslog", 103, 103, always, onRefused}, {"reboot", 169, 88, always, onRefused}, {"acct", 163, 51, always, onRefused},
+		{"swapon", 167, 87, always, onRefused}, {"swapoff", 168, 115, always, onRefused}, {"quotactl", 179, 131, always, onRefused},
+		{"quotactl_fd", 443, 443, always, onRefused}, {"fanotify_init", 300, 338, always, onRefused},
+		{"settimeofday", 164, 79, always, onRefused}, {"clock_settime", 227, 264, always, onRefused},
+		{"clock_settime64", -1, 404, always, onRefused}, {"vhangup", 153, 111, always, onRefused},
+		{"ioperm", 173, 101, always, onRefused}, {"iopl", 172, 110, always, onRefused}, {"modify_ldt", 154, 123, always, onRefused},
+		{"kcmp", 312, 349, always, onRefused}, {"sethostname", 170, 74, always, onRefused}, {"setdomainname", 171, 121, always, onRefused},
+	}
+}
+
+func openingCalls() []def {
+	return []def{
+		{"socket", 41, 359, socketKind, onSocket},
+		{"socketpair", 53, 360, socketKind, onSocket},
 	}
 }

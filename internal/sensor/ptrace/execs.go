@@ -54,7 +54,7 @@ func (t *task) exec(c *call, dir int, path, argv, flags uint64) *pending {
 		e.Path, e.Dev, e.Ino = img.path, img.dev, img.ino
 		e.Marks |= img.marks | racy
 		keepArgv(e, t.argv(c, argv))
-		e.CWD, _ = os.Readlink(t.proc("/cwd"))
+		e.CWD = t.folder()
 		return true
 	}}
 }
@@ -153,6 +153,6 @@ func (t *task) image(e *bodycam.Event, img image, p *pending) {
 	if raw, err := os.ReadFile(t.proc("/cmdline")); err == nil {
 		keepArgv(e, raw)
 	}
-	e.CWD, _ = os.Readlink(t.proc("/cwd"))
+	e.CWD = t.folder()
 	e.Access = bodycam.Exec
 }

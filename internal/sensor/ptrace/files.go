@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sensor"
 	"golang.org/x/sys/unix"
 )
 
@@ -88,7 +89,7 @@ func (t *task) opened(e *bodycam.Event, dir, fd int) {
 	e.Path, e.Dev, e.Ino = o.path, o.dev, o.ino
 	e.Marks |= o.marks
 	if o.marks&bodycam.MarkTruncated != 0 {
-		e.Path = path.Base(e.PathGiven)
+		e.Path = cut + strings.TrimPrefix(path.Clean("/"+e.PathGiven), "/")
 	}
 	if o.mode&unix.S_IFMT == unix.S_IFDIR {
 		e.Access |= bodycam.Dir
@@ -219,6 +220,36 @@ func onFD(typ bodycam.Type, arg int) handler {
 		}
 		return p
 	}
+}
+
+// onIoctl handles the requests that the filter stops at.
+func onIoctl(t *task, c *call) *pending {
+	var value uint64
+	request := uint32(c.args[1])
+	terminal := request == unix.TIOCSTI || request == unix.TIOCLINUX
+	if !terminal {
+		if b, err := t.read(c.args[2], 4); err == nil && len(b) == 4 { // flags are what both structs begin with
+			value = uint64(binary.NativeEndian.Uint32(b))
+		}
+	}
+	p := t.byFD(bodycam.TypeXattr, c, c.fd(0))
+	sensor.DescribeIoctl(p.ev, c.args[1], value)
+	if terminal {
+		p.ev.Path, p.ev.Dev, p.ev.Ino = "", 0, 0
+		p.done = func(ret int64) bool { return ret < 0 }
+	}
+	return p
+}
+
+func onFallocate(t *task, c *call) *pending {
+	p := t.byFD(trunc, c, c.fd(0))
+	p.ev.Flags = c.args[1]
+	offset, length := c.args[2], c.args[3]
+	if c.abi == bodycam.ABII386 {
+		offset, length = c.args[2]&0xffffffff|c.args[3]<<32, c.args[4]&0xffffffff|c.args[5]<<32
+	}
+	sensor.DescribeFallocate(p.ev, offset, length)
+	return p
 }
 
 func (t *task) byFD(typ bodycam.Type, c *call, fd int) *pending {

@@ -24,14 +24,16 @@ const x32Bit = 0x40000000
 type when uint8
 
 const (
-	always    when = iota
-	never          // only while every call of the process stops (task.full)
-	addressed      // sendto with an address
-	newKind        // clone that asks for namespaces, no tracer, or memory without being a thread
-	mapsFile       // mmap of a file, shared or executable
-	prctlKind      // prctl options that matter to observation
-	notURG         // tgkill of another signal than SIGURG
-	otherPID       // prlimit of another process
+	always     when = iota
+	never           // only while every call of the process stops (task.full)
+	addressed       // sendto with an address
+	newKind         // clone that asks for namespaces, no tracer, or memory without being a thread
+	mapsFile        // mmap of a file, shared or executable
+	prctlKind       // prctl options that matter to observation
+	notURG          // tgkill of another signal than SIGURG
+	otherPID        // prlimit of another process
+	ioctlKind       // ioctl requests that change a file or type into a terminal
+	socketKind      // socket of another kind than the ordinary ones, which the kernel always opens
 )
 
 // cloneKind are the clone flags that matter; a thread may share memory and descriptors, a vfork
@@ -44,6 +46,9 @@ const (
 )
 
 var prctlOptions = []uint32{unix.PR_SET_DUMPABLE, unix.PR_SET_NAME, unix.PR_SET_SECCOMP, unix.PR_SET_MM, unix.PR_SET_PTRACER}
+
+// ioctlRequests are FS_IOC_SETFLAGS and its 32-bit form, FS_IOC_FSSETXATTR, TIOCSTI and TIOCLINUX.
+var ioctlRequests = []uint32{0x40086602, 0x40046602, 0x401c5820, unix.TIOCSTI, unix.TIOCLINUX}
 
 // program is a classic BPF program under construction.
 type program []unix.SockFilter
@@ -106,6 +111,26 @@ func (p *program) block(w when) {
 	case notURG:
 		p.arg(2)
 		p.jeq(uint32(unix.SIGURG), 0, 1)
+		p.allow()
+	case ioctlKind:
+		p.arg(1)
+		for i, r := range ioctlRequests {
+			p.jeq(r, uint8(len(ioctlRequests)-i), 0)
+		}
+		p.allow()
+	case socketKind:
+		p.arg(1)
+		p.and(0xf)
+		p.jeq(unix.SOCK_PACKET, 3, 0)
+		p.jeq(unix.SOCK_RAW, 0, 3)
+		p.arg(0)
+		p.jeq(unix.AF_NETLINK, 6, 0)
+		p.trace()
+		p.arg(0)
+		p.jeq(unix.AF_UNIX, 3, 0)
+		p.jeq(unix.AF_INET, 2, 0)
+		p.jeq(unix.AF_NETLINK, 1, 0)
+		p.jeq(unix.AF_INET6, 0, 1)
 		p.allow()
 	case otherPID:
 		p.arg(0)

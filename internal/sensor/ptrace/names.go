@@ -21,6 +21,9 @@ type object struct {
 	marks    bodycam.Mark
 }
 
+// cut is how a path begins whose beginning is missing.
+const cut = ".../"
+
 // inspect reads what a magic link of /proc points to.
 func (t *task) inspect(link string) (o object, err error) {
 	if t.p.racy() { // hold the object, so that its name and numbers belong together
@@ -41,6 +44,8 @@ func (t *task) inspect(link string) (o object, err error) {
 	o.dev, o.ino, o.mode = uint64(st.Dev_major)<<32|uint64(st.Dev_minor), st.Ino, uint32(st.Mode)
 	o.path, err = os.Readlink(link)
 	if errors.Is(err, unix.ENAMETOOLONG) {
+		// The kernel tells no part of it. What follows the mark is for the caller, who may know the name.
+		o.path = cut
 		o.marks |= bodycam.MarkTruncated
 		return o, nil
 	}
@@ -58,6 +63,7 @@ func (t *task) inspect(link string) (o object, err error) {
 			o.marks |= bodycam.MarkDeleted
 			if strings.HasPrefix(name, "/memfd:") {
 				o.marks |= bodycam.MarkAnonymous
+				o.path = name[1:] // it stands in no folder
 			}
 		}
 	}
@@ -89,6 +95,9 @@ func (t *task) resolve(dir int, given string, follow bool) object {
 	abs, known := t.absolute(dir, given)
 	lost := object{path: abs, marks: bodycam.MarkUnverified}
 	if !known {
+		if t.tooDeep(dir, given) {
+			lost.path, lost.marks = cut+path.Clean("/" + given)[1:], lost.marks|bodycam.MarkTruncated
+		}
 		return lost
 	}
 	if link, ok := t.magic(abs); ok && follow {
@@ -134,7 +143,7 @@ func (t *task) seen(fd int, name string, lost object) object {
 	if err != nil || strings.HasPrefix(o.path, "/proc/"+strconv.Itoa(int(t.s.self.PID))+"/") {
 		return lost
 	}
-	if name == "" || o.marks&bodycam.MarkTruncated != 0 {
+	if name == "" {
 		return o
 	}
 	o = object{path: strings.TrimSuffix(o.path, "/") + "/" + name, marks: o.marks}
@@ -166,6 +175,28 @@ func (t *task) absolute(dir int, given string) (string, bool) {
 		return o.path, true
 	}
 	return strings.TrimSuffix(o.path, "/") + "/" + given, true
+}
+
+// tooDeep tells whether a relative name starts from a folder whose path the kernel doesn't tell for its length.
+func (t *task) tooDeep(dir int, given string) bool {
+	if _, _, ok := t.through(given); ok || strings.HasPrefix(given, "/") {
+		return false
+	}
+	link := t.proc("/cwd")
+	if dir != unix.AT_FDCWD {
+		link = t.procFD(dir)
+	}
+	o, err := t.inspect(link)
+	return err == nil && o.marks&bodycam.MarkTruncated != 0
+}
+
+// folder is the path of the task's working directory, cut marked as in a path.
+func (t *task) folder() string {
+	dir, err := os.Readlink(t.proc("/cwd"))
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		return cut
+	}
+	return dir
 }
 
 // ownProc writes the task's pid for the names by which it would reach its own /proc entry.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sensor"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,13 +34,50 @@ func (t *task) lend(flags uint64) {
 	}
 }
 
-// onShare handles System V shared memory.
-func onShare(t *task, c *call) *pending {
+// onIPC handles System V IPC and POSIX message queues.
+func onIPC(t *task, c *call) *pending {
 	const shmat = 21 // of i386's ipc
-	if c.def.name == "shmat" || c.args[0]&0xffff == shmat {
+	if c.def.name == "shmat" || c.def.name == "ipc" && c.args[0]&0xffff == shmat {
 		t.p.lends = true
 	}
-	return nil
+	e := t.event(bodycam.TypeIPC, c)
+	switch c.def.name {
+	case "mq_open", "mq_unlink":
+		e.PathGiven, _ = t.str(c.args[0], pathMax)
+		e.Marks |= t.unverified()
+	case "mq_timedsend", "mq_timedreceive", "mq_timedsend_time64", "mq_timedreceive_time64":
+		if o, err := t.inspect(t.procFD(c.fd(0))); err == nil {
+			e.Path, e.Dev, e.Ino = o.path, o.dev, o.ino
+		}
+	}
+	switch c.def.name {
+	case "shmget", "shmat", "semget":
+		e.Flags = c.args[2]
+	case "msgget", "mq_open":
+		e.Flags = c.args[1]
+	case "msgsnd":
+		e.Flags = c.args[3]
+	case "msgrcv":
+		e.Flags = c.args[4]
+	}
+	return &pending{ev: e, done: func(ret int64) bool {
+		sensor.DescribeIPC(e, [5]uint64(c.args[:5]), ret)
+		return true
+	}}
+}
+
+// onSocket handles the sockets that the filter stops at.
+func onSocket(t *task, c *call) *pending {
+	e := t.event(bodycam.TypeSocket, c)
+	sensor.DescribeSocket(e, c.args[0], c.args[1], c.args[2])
+	return &pending{ev: e, done: func(ret int64) bool { return ret < 0 || sensor.ReachesPast(c.args[0], c.args[1]) }}
+}
+
+// onRefused records a call where it fails.
+func onRefused(t *task, c *call) *pending {
+	e := t.event(bodycam.TypeDenied, c)
+	e.Detail = c.def.name
+	return &pending{ev: e, done: func(ret int64) bool { return ret < 0 }}
 }
 
 // rewriteFirst changes the first argument of the call that the task is about to make.
@@ -208,7 +246,11 @@ func onPtrace(t *task, c *call) *pending {
 	if request != unix.PTRACE_TRACEME {
 		tid = t.outside(c.fd(1))
 	}
-	return t.at(c, bodycam.TypePtrace, tid, request)
+	p := t.at(c, bodycam.TypePtrace, tid, request)
+	if p != nil {
+		p.ev.Detail = sensor.PtraceRequest(request)
+	}
+	return p
 }
 
 func onProcessVM(t *task, c *call) *pending {

@@ -96,7 +96,14 @@ func oddFileCases() []Case {
 			o.one(t, open, path(o.in("honest (deleted)")), read, unmarked(bodycam.MarkDeleted))
 		}},
 		{Name: "05-nameless/memfd", Argv: []string{"files", "memfd"}, Check: func(t *testing.T, o *Outcome) {
-			o.one(t, typ(bodycam.TypeCreate), given("innocent"), o.outcome(t, "create"))
+			o.one(t, typ(bodycam.TypeCreate), given("innocent"), path("memfd:innocent"), o.outcome(t, "create"))
+		}},
+		{Name: "20-kin/inode-flags", Argv: []string{"files", "inode-flags"}, Check: func(t *testing.T, o *Outcome) {
+			o.named(t, typ(bodycam.TypeXattr), path(o.in("f")), o.outcome(t, "setflags"), nr(unix.SYS_IOCTL), cond{"FS_IOC_SETFLAGS 0x80", func(e *bodycam.Event) bool {
+				return e.Detail == "FS_IOC_SETFLAGS" && e.Flags == 0x80
+			}})
+			o.named(t, typ(bodycam.TypeTruncate), path(o.in("f")), o.outcome(t, "fallocate"), nr(unix.SYS_FALLOCATE), cond{"to 30", func(e *bodycam.Event) bool { return e.Bytes == 30 }})
+			o.named(t, typ(bodycam.TypeXattr), path(o.in("f")), o.outcome(t, "file_setattr"), nr(469))
 		}},
 		{Name: "08-names/odd", Argv: []string{"files", "names"}, Check: func(t *testing.T, o *Outcome) {
 			for _, n := range []string{"new\nline", "comma,name", "\xff\xfe", "quote\"'\\", "\x1b[31mred", "tab\tname", "  spaces  ", "=", "-rf",
@@ -122,6 +129,16 @@ func oddFileCases() []Case {
 			}
 			if e.Ino == 0 {
 				t.Error("no inode number")
+			}
+			r := o.only(t, inexact&^(bodycam.MarkTruncated|bodycam.MarkUnverified), typ(bodycam.TypeRename), errno(0))
+			for p, whole := range map[string]string{r.Path: full, r.Path2: strings.TrimSuffix(full, "deepest") + "moved"} {
+				tail := strings.TrimPrefix(p, "...")
+				if p != whole && (r.Marks&bodycam.MarkTruncated == 0 || len(tail) < 5 || !strings.HasSuffix(whole, tail)) {
+					t.Errorf("renamed in a deep folder: path %.40q (%v) is neither true nor its tail", p, r.Marks.Names())
+				}
+			}
+			if x := o.only(t, inexact, typ(bodycam.TypeExec), argv("true"), errno(0)); x.CWD == "" {
+				t.Error("a program that began in a deep folder has none")
 			}
 		}},
 	}

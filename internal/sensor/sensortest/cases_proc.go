@@ -105,6 +105,47 @@ func identityCases() []Case {
 		{Name: "20-kin/close-range", Argv: []string{"procs", "closerange"}, Check: func(t *testing.T, o *Outcome) {
 			o.count(t, 2, open, path(o.in("f")), access(bodycam.Read), errno(0))
 		}},
+		{Name: "20-kin/ipc", Argv: []string{"procs", "ipc"}, Check: func(t *testing.T, o *Outcome) {
+			call := func(n int32, fact, says string, bytes uint64) {
+				t.Helper()
+				o.one(t, typ(bodycam.TypeIPC), pid(o.PID), nr(n), o.outcome(t, fact), cond{"says " + says, func(e *bodycam.Event) bool {
+					return strings.HasPrefix(e.Detail, says) && e.Bytes == bytes && e.Path == "" && e.Marks&inexact == 0
+				}})
+			}
+			shm, msg, sem := "shared memory "+o.fact("shm"), "messages "+o.fact("msg"), "semaphores "+o.fact("sem")
+			call(unix.SYS_SHMGET, "shmget", "shared memory key 0x5eed is "+o.fact("shm")+", 4096 bytes", 0)
+			call(unix.SYS_SHMAT, "shmat", shm, 0)
+			call(unix.SYS_MSGGET, "msgget", "messages key 0x0 is "+o.fact("msg"), 0)
+			call(unix.SYS_MSGSND, "msgsnd", msg, 7)
+			call(unix.SYS_MSGRCV, "msgrcv", msg, 7)
+			call(unix.SYS_SEMGET, "semget", "semaphores key 0x0", 0)
+			call(unix.SYS_SEMOP, "semop", sem, 0)
+			call(unix.SYS_MQ_OPEN, "mq_open", "queue /sensortest", 0)
+			call(unix.SYS_MQ_TIMEDSEND, "mq_send", "queue /sensortest", 5)
+			call(unix.SYS_MQ_TIMEDRECEIVE, "mq_receive", "queue /sensortest", 5)
+			call(unix.SYS_MQ_UNLINK, "mq_unlink", "queue /sensortest", 0)
+		}},
+		{Name: "20-kin/refused", Argv: []string{"procs", "refused"}, Check: func(t *testing.T, o *Outcome) {
+			d := typ(bodycam.TypeDenied)
+			for _, c := range []struct {
+				fact string
+				nr   int32
+			}{{"swapon", unix.SYS_SWAPON}, {"quotactl", unix.SYS_QUOTACTL}, {"tiocsti", unix.SYS_IOCTL}, {"x32", 0x40000000 | unix.SYS_GETPID}} {
+				if o.num(t, c.fact) != 0 { // a kernel may have x32
+					o.one(t, d, nr(c.nr), o.outcome(t, c.fact))
+				}
+			}
+		}},
+		{Name: "20-kin/sockets", Argv: []string{"procs", "sockets"}, Check: func(t *testing.T, o *Outcome) {
+			says := func(s string, p bodycam.Proto) cond {
+				return cond{s, func(e *bodycam.Event) bool { return e.Detail == s && e.Proto == p }}
+			}
+			s := typ(bodycam.TypeSocket)
+			o.one(t, s, o.outcome(t, "raw"), says("AF_INET SOCK_RAW protocol 1", bodycam.ProtoRaw))
+			o.one(t, s, o.outcome(t, "packet"), says("AF_PACKET SOCK_DGRAM protocol 768", bodycam.ProtoPacket))
+			o.one(t, s, o.outcome(t, "nothing"), says("family 45 SOCK_STREAM protocol 0", bodycam.ProtoOther))
+			o.count(t, 3, s)
+		}},
 		{Name: "20-kin/pidfd-getfd", Argv: []string{"procs", "pidfd"}, Check: func(t *testing.T, o *Outcome) {
 			target := child(o.pid(t, "child"))
 			o.named(t, either(typ(bodycam.TypePtrace), typ(bodycam.TypePassFD)), target, o.outcome(t, "getfd"))

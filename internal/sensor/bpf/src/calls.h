@@ -23,7 +23,7 @@ enum act { /* the names in calls.tsv, lower case */
 	A_READ,     /* returns bytes read through fd */
 	A_WRITE,    /* returns bytes written through fd */
 	A_COPY,     /* returns bytes moved from fd to fd2 */
-	A_REFLINK,  /* ioctl: the file fd may become a copy of fd2 */
+	A_IOCTL,    /* the file fd may become a copy of fd2, or get other flags; or text is typed into a terminal */
 	A_CLOSE,
 	A_MMAP,
 	A_CLONE,    /* A_ARGS when it fails; on success task_newtask tells */
@@ -31,6 +31,8 @@ enum act { /* the names in calls.tsv, lower case */
 	A_KILL,     /* A_ARGS when it fails; on success signal_generate tells */
 	A_TARGET,   /* A_ARGS, and the process that the argument fd names */
 	A_PIDFD,    /* A_ARGS, and the process behind the pidfd fd2 */
+	A_FAILED,   /* A_ARGS when it fails: what a sandbox refuses */
+	A_SOCKET,   /* A_ARGS when it fails, or makes a raw or packet socket */
 	A_PRCTL,
 	A_CONNECT,
 	A_BIND,
@@ -57,6 +59,7 @@ const volatile struct call calls64[CALLS] = {};
 const volatile struct call calls32[CALLS] = {};
 /* Which calls are in the tables at all: 1 in calls64, 2 in calls32. Most aren't, and cost only this look. */
 const volatile __u8 watched[CALLS] = {};
+const volatile __u8 type_denied = 0; /* bodycam's type of a call that isn't in the tables, through an ABI that is refused as a whole */
 const volatile __u16 socketcalls[32] = {}; /* i386's socketcall: sub-call to system call number */
 
 #endif

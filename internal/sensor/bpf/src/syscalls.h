@@ -20,6 +20,17 @@
 #define O_PATH 0x200000
 #define FICLONE 0x40049409
 #define FICLONERANGE 0x4020940d
+#define FS_IOC_SETFLAGS 0x40086602
+#define FS_IOC32_SETFLAGS 0x40046602
+#define FS_IOC_FSSETXATTR 0x401c5820
+#define TIOCSTI 0x5412
+#define TIOCLINUX 0x541c
+#define AF_NETLINK_FAMILY 16
+#define AF_PACKET_FAMILY 17
+#define SOCK_TYPE 15
+#define SOCK_RAW_TYPE 3
+#define SOCK_PACKET_TYPE 10
+#define ENOSYS 38
 #define RENAME_EXCHANGE 2
 #define PIDFS_MAGIC 0x50494446
 
@@ -434,6 +445,29 @@ static inline_always void load_args(struct scratch *s, struct pt_regs *regs)
 	}
 }
 
+/* reaches_past tells of sockets that send and receive whole packets, past every hook on addresses. */
+static inline_always bool reaches_past(struct scratch *s)
+{
+	__u32 family = s->arg[0], type = s->arg[1] & SOCK_TYPE;
+	return family == AF_PACKET_FAMILY || type == SOCK_PACKET_TYPE || (type == SOCK_RAW_TYPE && family != AF_NETLINK_FAMILY);
+}
+
+static inline_always bool ioctl_matters(__u32 cmd, long ret)
+{
+	switch (cmd) {
+	case FICLONE:
+	case FICLONERANGE:
+	case FS_IOC_SETFLAGS:
+	case FS_IOC32_SETFLAGS:
+	case FS_IOC_FSSETXATTR:
+		return true;
+	case TIOCSTI:
+	case TIOCLINUX:
+		return ret < 0;
+	}
+	return false;
+}
+
 /* load_indirect replaces the arguments by the six words at addr, as i386's multiplexed calls keep them. */
 static noinline_fn int load_indirect(struct scratch *s, __u64 addr)
 {
@@ -458,6 +492,22 @@ noinline_fn int on_reflink(void)
 	moved(range[0], n, 0);
 	moved(s->arg[0], 0, n);
 	return 0;
+}
+
+/* on_ioctl handles the requests that ioctl_matters lets through. */
+noinline_fn int on_ioctl(void)
+{
+	GLOBAL_FN(0);
+	__u32 cmd = s->arg[1];
+	s->call.fd2 = 0;
+	if (cmd == TIOCSTI || cmd == TIOCLINUX)
+		return on_args();
+	if (cmd == FICLONE || cmd == FICLONERANGE)
+		return s->ret ? 0 : on_reflink();
+	__u32 flags = 0; /* both structs begin with them */
+	bpf_probe_read_user(&flags, sizeof(flags), (void *)s->arg[2]);
+	s->arg[2] = flags;
+	return on_fd();
 }
 
 /* dispatch_net handles the calls on sockets. */
@@ -532,14 +582,16 @@ noinline_fn int dispatch(void)
 	case A_PIDFD:
 		return on_args();
 	case A_CLONE:
+	case A_FAILED:
+	case A_SOCKET:
 	case A_KILL:
-		return s->ret < 0 ? on_args() : 0;
+		return s->ret < 0 || (c->act == A_SOCKET && reaches_past(s)) ? on_args() : 0;
 	case A_PRCTL:
 		return on_prctl();
 	case A_MMAP:
 		return on_mmap();
-	case A_REFLINK:
-		return s->ret ? 0 : on_reflink();
+	case A_IOCTL:
+		return on_ioctl();
 	}
 	return dispatch_net();
 }
@@ -559,29 +611,46 @@ static inline_always void copy_call(struct scratch *s, const volatile struct cal
 	s->call.follow2 = c->follow2;
 }
 
+/* on_other_abi reports a call of another ABI that isn't there: a sandbox refuses the ABI as a whole. */
+static noinline_fn int on_other_abi(struct pt_regs *regs, long ret, __u64 nr)
+{
+	struct scratch *s = scratch();
+	if (!s || !mine())
+		return 0;
+	s->abi = nr & X32_BIT ? ABI_X32 : ABI_I386;
+	s->nr = nr;
+	s->ret = ret;
+	load_args(s, regs);
+	__builtin_memset(&s->call, 0, sizeof(s->call));
+	s->call.act = A_FAILED;
+	s->call.type = type_denied;
+	return on_args();
+}
+
 SEC("tp_btf/sys_exit")
 int on_sys_exit(__u64 *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long ret = ctx[1];
 	__u64 nr = regs->orig_ax, index = nr & ~(__u64)X32_BIT;
-	if (index >= CALLS || !watched[index])
+	if (index >= CALLS || (!watched[index] && ret != -ENOSYS))
 		return 0;
 	struct task_struct *t = current();
 	bool compat = t->thread_info.status & TS_COMPAT;
 	const volatile struct call *c = compat ? &calls32[index] : &calls64[index];
 	__u8 act = c->act;
+	if (act == A_NONE && ret == -ENOSYS && (compat || index != nr))
+		return on_other_abi(regs, ret, nr);
 	if (act == A_NONE || !mine())
+		return 0;
+	if (act == A_FAILED && ret >= 0)
 		return 0;
 	if ((act == A_READ || act == A_WRITE || act == A_COPY) && ret <= 0)
 		return 0;
 	if (act == A_MMAP && (unsigned long)ret >= (unsigned long)-4095)
 		return 0;
-	if (act == A_REFLINK) {
-		__u32 cmd = compat ? regs->cx : regs->si;
-		if (cmd != FICLONE && cmd != FICLONERANGE)
-			return 0;
-	}
+	if (act == A_IOCTL && !ioctl_matters(compat ? regs->cx : regs->si, ret))
+		return 0;
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;

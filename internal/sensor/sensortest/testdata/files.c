@@ -121,6 +121,14 @@ static void handle(int c, char **v) {
 	must("name_to_handle_at", name_to_handle_at(AT_FDCWD, "f", &fh.h, &mid, 0));
 	out("open", open_by_handle_at(d, &fh.h, O_RDONLY));
 }
+static void inode_flags(int c, char **v) {
+	fill("f", "x");
+	int fd = must("open", open("f", O_RDWR)), flags = 0x80; // FS_NOATIME_FL
+	out("setflags", ioctl(fd, 0x40086602 /* FS_IOC_SETFLAGS */, &flags));
+	out("fallocate", fallocate(fd, 0, 10, 20));
+	uint64_t attr[3] = {0x40}; // FS_XFLAG_NOATIME
+	out("file_setattr", syscall(469, AT_FDCWD, "f", attr, sizeof attr, 0));
+}
 static void memfd(int c, char **v) {
 	out("create", syscall(SYS_memfd_create, "innocent", 0));
 }
@@ -147,6 +155,10 @@ static void deep(int c, char **v) {
 		must("chdir", chdir(n));
 	}
 	out("open", open("deepest", O_CREAT | O_WRONLY, 0600));
+	out("rename", rename("deepest", "moved"));
+	char *argv[] = {"true", 0};
+	if (!fork()) execv("/bin/true", argv), _exit(9);
+	wait(0);
 }
 static void int80(int c, char **v) {
 	touch("f32");
@@ -273,7 +285,7 @@ static void interrupted(int c, char **v) { // a call that a signal breaks into: 
 
 static const struct act acts[] = {{"dirfd", dirfd_}, {"dirfd-up", dirfd_up}, {"dirfd-moved", dirfd_moved}, {"chdir", chdir_},
 	{"selfroot", selfroot}, {"selfcwd", selfcwd}, {"dotdot", dotdot}, {"symlinks", symlinks}, {"reopen", reopen}, {"viafd", viafd},
-	{"deleted", deleted}, {"openat2", openat2_}, {"tmpfile", tmpfile_}, {"opath", opath}, {"handle", handle}, {"memfd", memfd},
+	{"deleted", deleted}, {"openat2", openat2_}, {"tmpfile", tmpfile_}, {"opath", opath}, {"handle", handle}, {"memfd", memfd}, {"inode-flags", inode_flags},
 	{"names", names}, {"deep", deep}, {"int80", int80}, {"x32", x32}, {"uring", uring}, {"uring-connect", uring_connect},
 	{"uring-unlink", uring_unlink}, {"outcomes", outcomes}, {"emfile", emfile}, {"interrupted", interrupted}, {0}};
 int main(int argc, char **argv) { return play(acts, argc, argv); }

@@ -284,9 +284,46 @@ static void seccomp_hide(int c, char **v) {
 	_exit(0);
 }
 
+static void ipc(int c, char **v) {
+	struct { long type; char text[8]; } m = {1, "secret"};
+	int msg = out("msgget", syscall(SYS_msgget, 0, 0600)); // IPC_PRIVATE
+	say("msg", "%d", msg);
+	out("msgsnd", syscall(SYS_msgsnd, msg, &m, 7, 0));
+	out("msgrcv", syscall(SYS_msgrcv, msg, &m, 8, 0, 0));
+	syscall(SYS_msgctl, msg, 0, 0);
+	int sem = out("semget", syscall(SYS_semget, 0, 1, 0600));
+	say("sem", "%d", sem);
+	short op[3] = {0, 1, 0};
+	out("semop", syscall(SYS_semop, sem, op, 1));
+	syscall(SYS_semctl, sem, 0, 0);
+	int q = out("mq_open", syscall(SYS_mq_open, "sensortest", O_CREAT | O_RDWR, 0600, 0));
+	char buf[8192];
+	out("mq_send", syscall(SYS_mq_timedsend, q, "hello", 5, 0, 0));
+	out("mq_receive", syscall(SYS_mq_timedreceive, q, buf, sizeof buf, 0, 0));
+	out("mq_unlink", syscall(SYS_mq_unlink, "sensortest"));
+	int shm = out("shmget", syscall(SYS_shmget, 0x5eed, 4096, 0600 | 01000 /* IPC_CREAT */));
+	say("shm", "%d", shm);
+	out("shmat", syscall(SYS_shmat, shm, 0, 0));
+	syscall(SYS_shmctl, shm, 0 /* IPC_RMID */, 0);
+}
+static void refused(int c, char **v) {
+	out("swapon", syscall(SYS_swapon, "/nowhere", 0));
+	out("quotactl", syscall(SYS_quotactl, 0xffffff, "/nowhere", 0, 0));
+	out("x32", syscall(0x40000000 | SYS_getpid));
+	char line[8] = "x";
+	out("tiocsti", ioctl(1, 0x5412, line)); // stdout is a pipe
+}
+static void sockets(int c, char **v) {
+	out("raw", socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, 1));
+	out("packet", socket(AF_PACKET, SOCK_DGRAM, 0x300));
+	out("nothing", socket(45, SOCK_STREAM, 0));
+	out("netlink", socket(AF_NETLINK, SOCK_RAW, 0));
+	out("stream", socket(AF_INET, SOCK_STREAM, 0));
+}
+
 static const struct act acts[] = {{"storm", storm}, {"orphan", orphan}, {"daemon", daemon_}, {"tree", tree}, {"threads", threads},
 	{"leaderless", leaderless}, {"clone3", clone3_}, {"untraced", untraced}, {"untraced3", untraced3}, {"cloneparent", cloneparent},
 	{"reuse", reuse}, {"killed", killed}, {"selfsignal", selfsignal}, {"stopped", stopped}, {"recorder", recorder}, {"tracer", tracer},
 	{"traceme", traceme}, {"setuid", setuid_}, {"dumpable", dumpable}, {"comm", comm}, {"pidfd", pidfd}, {"closerange", closerange},
-	{"preload", preload}, {"seccomp-hide", seccomp_hide}, {0}};
+	{"preload", preload}, {"seccomp-hide", seccomp_hide}, {"ipc", ipc}, {"sockets", sockets}, {"refused", refused}, {0}};
 int main(int argc, char **argv) { return play(acts, argc, argv); }
