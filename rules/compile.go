@@ -2,6 +2,8 @@ package rules
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -55,6 +57,7 @@ type compiler struct {
 	macros map[string]*macroDef
 	lists  map[string]*listDef
 	report func(at mark, rule, msg, hint string)
+	warn   func(at mark, rule, msg, hint string)
 
 	// of the condition at work
 	rule      string
@@ -184,6 +187,9 @@ func (c *compiler) values(k *checkExpr) []value {
 	for _, v := range k.vals {
 		l := c.lists[v.s]
 		if !v.bare || l == nil {
+			if v.bare && !k.inline {
+				c.nearList(v)
+			}
 			out = append(out, v)
 			continue
 		}
@@ -199,6 +205,20 @@ func (c *compiler) values(k *checkExpr) []value {
 		c.hint(k.vals[0].off, nearest(k.vals[0].s, names), "there is no list %q", k.vals[0].s)
 	}
 	return out
+}
+
+// nearList warns of a word that is all but the name of a list: alone it is a value like any other. Names of lists have
+// an underscore or are long; a short word is near to many.
+func (c *compiler) nearList(v value) {
+	if len(v.s) < 8 && !strings.Contains(v.s, "_") || len(v.s) < 5 {
+		return
+	}
+	for _, n := range slices.Sorted(maps.Keys(c.lists)) {
+		if distance(v.s, n, 3) < 3 {
+			c.warn(c.txt.mark(v.off), c.rule, fmt.Sprintf("%q is no list and stands for itself", v.s), fmt.Sprintf("did you mean %q?", n))
+			return
+		}
+	}
 }
 
 // written tells whether the list of a check stands in parentheses; otherwise its one value is a list's name.

@@ -102,8 +102,11 @@ var (
 	macroKeys = []string{"macro", "condition", "append", "override"}
 	ruleKeys  = []string{"rule", "condition", "desc", "output", "priority", "tags", "exceptions", "enabled", "warn_evttypes",
 		"skip-if-unknown-filter", "source", "append", "override", "capture", "capture_duration", "mode", "class", "example", "sequence", "threshold"}
-	appendable  = []string{"condition", "output", "desc", "tags", "exceptions"}
-	replaceable = []string{"condition", "output", "desc", "priority", "tags", "exceptions", "enabled", "warn_evttypes",
+	exceptionKeys = []string{"name", "fields", "comps", "values"}
+	sequenceKeys  = []string{"by", "within", "taint", "steps"}
+	thresholdKeys = []string{"sum", "distinct", "over", "within", "by"}
+	appendable    = []string{"condition", "output", "desc", "tags", "exceptions"}
+	replaceable   = []string{"condition", "output", "desc", "priority", "tags", "exceptions", "enabled", "warn_evttypes",
 		"skip-if-unknown-filter", "capture", "capture_duration", "mode", "class", "example", "sequence", "threshold"}
 )
 

@@ -159,7 +159,7 @@ func (d *definitions) replace(r *ruleDef, n *node, about, key string) {
 	case "priority":
 		p, ok := ParsePriority(v.s)
 		if !ok {
-			d.loader.report(d.mark(v), about, fmt.Sprintf("unknown priority %q", v.s), nearest(strings.ToLower(v.s), priorityNames))
+			d.loader.report(d.mark(v), about, fmt.Sprintf("unknown priority %q: want %s", v.s, strings.Join(priorityNames, ", ")), nearest(strings.ToLower(v.s), priorityNames))
 		}
 		r.priority = p
 	case "mode":
@@ -205,7 +205,7 @@ func (d *definitions) addExceptions(r *ruleDef, n *node, about string) {
 			d.fail(x, about, "an exception wants a name")
 			continue
 		}
-		d.unknownKeys(x, about, []string{"name", "fields", "comps", "values"})
+		d.unknownKeys(x, about, exceptionKeys)
 		ex := &exception{name: name.s, at: d.mark(name), file: d.file}
 		if v := x.get("values"); v != nil && v.kind != nullNode {
 			if v.kind != listNode {
@@ -228,7 +228,7 @@ func (d *definitions) addExceptions(r *ruleDef, n *node, about string) {
 			}
 			prev.values = append(prev.values, ex.values...)
 		case x.get("fields") == nil:
-			d.fail(x, about, "exception %s wants fields", ex.name)
+			d.missing(x, x, about, "fields", exceptionKeys, fmt.Sprintf("exception %s wants fields", ex.name))
 		case prev != nil && d.exceptionFields(ex, x, about):
 			d.fail(x.get("fields"), about, "exception %s exists: only values can be added", ex.name)
 		case prev == nil && d.exceptionFields(ex, x, about):
@@ -448,7 +448,7 @@ func (d *definitions) sequence(n *node, about string) *sequenceDef {
 		d.fail(n, about, "a sequence wants steps, by and within")
 		return nil
 	}
-	d.unknownKeys(n, about, []string{"by", "within", "taint", "steps"})
+	d.unknownKeys(n, about, sequenceKeys)
 	s := &sequenceDef{at: d.mark(n), by: byTree}
 	if v := d.scalar(n, about, "by"); v != nil {
 		s.by = v.s
@@ -465,7 +465,11 @@ func (d *definitions) sequence(n *node, about string) *sequenceDef {
 	}
 	s.taint = d.boolean(n, about, "taint", false)
 	steps := n.get("steps")
-	if steps == nil || steps.kind != listNode || len(steps.list) < 2 || len(steps.list) > maxSteps {
+	if steps == nil {
+		d.missing(n, n, about, "steps", sequenceKeys, "a sequence wants steps")
+		return nil
+	}
+	if steps.kind != listNode || len(steps.list) < 2 || len(steps.list) > maxSteps {
 		d.fail(n, about, "a sequence wants 2 to %d steps", maxSteps)
 		return nil
 	}
@@ -473,7 +477,10 @@ func (d *definitions) sequence(n *node, about string) *sequenceDef {
 		cond := st
 		if st.kind == mapNode {
 			d.unknownKeys(st, about, []string{"condition"})
-			cond = d.scalar(st, about, "condition")
+			if cond = d.scalar(st, about, "condition"); cond == nil {
+				d.missing(st, st, about, "condition", []string{"condition"}, "a step wants a condition")
+				return nil
+			}
 		}
 		if cond == nil || cond.kind != scalarNode {
 			d.fail(st, about, "a step is a condition")
@@ -499,7 +506,7 @@ func (d *definitions) threshold(n *node, about string) *thresholdDef {
 		d.fail(n, about, "a threshold wants over, within and by")
 		return nil
 	}
-	d.unknownKeys(n, about, []string{"sum", "distinct", "over", "within", "by"})
+	d.unknownKeys(n, about, thresholdKeys)
 	t := &thresholdDef{at: d.mark(n), by: byTree}
 	if v := d.scalar(n, about, "sum"); v != nil {
 		t.sum = d.text(v)
@@ -516,8 +523,13 @@ func (d *definitions) threshold(n *node, about string) *thresholdDef {
 		}
 	}
 	over, within := d.scalar(n, about, "over"), d.scalar(n, about, "within")
+	if over == nil {
+		d.missing(n, n, about, "over", thresholdKeys, "a threshold wants over (a number)")
+	}
+	if within == nil {
+		d.missing(n, n, about, "within", thresholdKeys, "a threshold wants within (a duration)")
+	}
 	if over == nil || within == nil {
-		d.fail(n, about, "a threshold wants over (a number) and within (a duration)")
 		return nil
 	}
 	var err error

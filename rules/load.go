@@ -241,6 +241,14 @@ func (l *loader) report(at mark, rule, msg, hint string) {
 }
 
 func (l *loader) warn(at mark, rule, msg, hint string) {
+	key := fmt.Sprint(at, msg)
+	if l.seen[key] {
+		return // a macro is compiled for both polarities
+	}
+	if l.seen == nil {
+		l.seen = map[string]bool{}
+	}
+	l.seen[key] = true
 	l.warns = append(l.warns, &Problem{l.pos(at), rule, msg, hint})
 }
 
@@ -268,7 +276,7 @@ func (l *loader) read(d *definitions, s Source) {
 // compile turns the definitions into a set.
 func (l *loader) compile(d *definitions, opts Options) *Set {
 	set := &Set{}
-	c := &compiler{set: set, macros: d.macros, lists: d.lists, report: l.report, done: map[macroKey]*macroDone{}}
+	c := &compiler{set: set, macros: d.macros, lists: d.lists, report: l.report, warn: l.warn, done: map[macroKey]*macroDone{}}
 	for _, m := range d.macros {
 		x, e := parseCondition(m.cond.s)
 		if e != nil {

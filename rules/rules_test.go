@@ -793,3 +793,59 @@ func TestNearMisses(t *testing.T) {
 		}
 	}
 }
+
+// The parts of a rule name what was nearly right as well.
+func TestNearMissesInParts(t *testing.T) {
+	_, err := LoadSources(Options{}, Source{Name: "bad.yaml", Data: []byte(`- rule: one
+  desc: d
+  output: x
+  priority: HIGHEST
+  sequence:
+    within: 3s
+    steps: [{condtion: evt.type = open}, {condition: evt.type = open}]
+- rule: two
+  desc: d
+  output: x
+  priority: INFO
+  sequence: {within: 3s, stepz: []}
+- rule: three
+  desc: d
+  condition: evt.type = open
+  output: x
+  priority: INFO
+  threshold: {ovr: 3, wihtin: 3s}
+- rule: four
+  desc: d
+  condition: evt.type = open
+  output: x
+  priority: INFO
+  exceptions: [{name: a, feilds: proc.name, values: [x]}]
+`)})
+	for _, want := range []string{
+		`bad.yaml:4:13: one: unknown priority "HIGHEST": want emergency, alert, critical,`,
+		`one: a step wants a condition; "condtion" is no key: did you mean "condition"?`,
+		`two: a sequence wants steps; "stepz" is no key: did you mean "steps"?`,
+		`three: a threshold wants over (a number); "ovr" is no key: did you mean "over"?`,
+		`three: a threshold wants within (a duration); "wihtin" is no key: did you mean "within"?`,
+		`four: exception a wants fields; "feilds" is no key: did you mean "fields"?`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in:\n%v", want, err)
+		}
+	}
+	// A list's name that is mistyped in parentheses is a value, and told of.
+	s, err := LoadSources(Options{}, Source{Name: "near.yaml", Data: []byte(`- list: shell_programs
+  items: [sh, bash]
+- rule: one
+  desc: d
+  condition: evt.type = open and proc.name in (shell_program, bash, python3)
+  output: x
+  priority: INFO
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0].Error(), `near.yaml:5:48: one: "shell_program" is no list and stands for itself; did you mean "shell_programs"?`) {
+		t.Errorf("warnings: %v", w)
+	}
+}

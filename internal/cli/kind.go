@@ -2,12 +2,14 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam/internal/anchor/config"
+	"github.com/bodycam-dev/bodycam/internal/conduct"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -175,7 +177,7 @@ func checkFile(name string) ([]kind.Note, error) {
 		if err != nil {
 			return nil, err
 		}
-		return t.Notes, nil
+		return t.Notes, checkObligations(t.Judge.Obligations, name)
 	}
 	if !filepath.IsAbs(name) {
 		name = "." + string(filepath.Separator) + filepath.Clean(name) // a kind's bare name means a built-in one
@@ -187,7 +189,20 @@ func checkFile(name string) ([]kind.Note, error) {
 	if _, err := config.Parse(k.Anchors, filepath.Dir(name)); err != nil {
 		return nil, fmt.Errorf("%s: anchors: %w", filepath.Clean(name), err)
 	}
-	return nil, nil
+	return nil, checkObligations(k.Judge.Obligations, name)
+}
+
+// checkObligations names each fault of the obligations in a file.
+func checkObligations(list []json.RawMessage, file string) error {
+	_, err := conduct.ParseObligations(list)
+	if err == nil {
+		return nil
+	}
+	faults := strings.Split(err.Error(), "\n")
+	for i := range faults {
+		faults[i] = filepath.Clean(file) + ": " + faults[i]
+	}
+	return errors.New(strings.Join(faults, "\n"))
 }
 
 // printYAML prints a value in the order of its JSON form's members.

@@ -103,6 +103,11 @@ func parseObligation(raw json.RawMessage) (*Obligation, error) {
 			return nil, fmt.Errorf("unknown key %q%s", k, didYouMean(k, obligationKeys))
 		}
 	}
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		if err := knownKeys(k, keys[k]); err != nil {
+			return nil, err
+		}
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	var o Obligation
@@ -114,6 +119,38 @@ func parseObligation(raw json.RawMessage) (*Obligation, error) {
 	}
 	return &o, o.check()
 }
+
+// innerKeys are what the members of an obligation that are maps can have.
+var innerKeys = map[string][]string{
+	"never": obligationKeys[:8], "before": obligationKeys[:8], "after": obligationKeys[:8], "times": {"at_least", "at_most"},
+	"at_most": {"hosts", "commands", "files_read", "files_written"}, "at_least": {"hosts", "commands", "files_read", "files_written"},
+}
+
+// knownKeys checks the names within a member, and the severity's.
+func knownKeys(member string, raw json.RawMessage) error {
+	if member == "severity" {
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			if _, err := bodycam.ParseSeverity(s); err != nil {
+				return fmt.Errorf("unknown severity %q%s", s, didYouMean(s, severities))
+			}
+		}
+		return nil
+	}
+	known := innerKeys[member]
+	var inner map[string]json.RawMessage
+	if known == nil || json.Unmarshal(raw, &inner) != nil {
+		return nil // of another form: the decoder says what it should be
+	}
+	for _, k := range slices.Sorted(maps.Keys(inner)) {
+		if !slices.Contains(known, k) {
+			return fmt.Errorf("%s: unknown key %q%s", member, k, didYouMean(k, known))
+		}
+	}
+	return nil
+}
+
+var severities = []string{"info", "low", "medium", "high", "critical"}
 
 func short(raw []byte) string {
 	s := string(raw)
@@ -237,6 +274,9 @@ func (a *Act) check() error {
 	key, v := a.verb()
 	if key == "contacts" || key == "runs" {
 		return nil
+	}
+	if word, _, ok := strings.Cut(v, ":"); ok && word != "skill" && distance(word, "skill") <= 2 {
+		return fmt.Errorf("%s: %q: did you mean skill:NAME/PATH? (a file of such a name is written ./%s)", key, v, v)
 	}
 	if rest, ok := strings.CutPrefix(v, "skill:"); ok {
 		if name, p, ok := strings.Cut(rest, "/"); !ok || name == "" || p == "" {
