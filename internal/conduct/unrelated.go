@@ -36,6 +36,8 @@ type Unrelated struct {
 	Marks    []string             `json:"marks,omitempty"`
 	Names    uint64               `json:"names,omitempty"` // how many names it stands for, where that is more than one
 
+	account bool // there is a transcript that could have explained it
+
 	label string // for people, where it isn't the kind and the name
 }
 
@@ -62,7 +64,7 @@ func (s *Subject) Unrelated() []Unrelated {
 }
 
 func (s *Subject) unrelated(r *features.Resource) (Unrelated, bool) {
-	u := Unrelated{Rule: RuleUnrelated, Kind: r.Kind, Name: r.Name, Key: r.Key, Row: rowOf(r), Event: r.First, Count: r.Total(),
+	u := Unrelated{Rule: RuleUnrelated, account: s.Features.Account, Kind: r.Kind, Name: r.Name, Key: r.Key, Row: rowOf(r), Event: r.First, Count: r.Total(),
 		Programs: r.Programs, Source: r.Source, Marks: r.Marks, Actions: map[string]uint64{}}
 	if r.Noise != "" {
 		return u, false // whatever else explains it
@@ -173,7 +175,7 @@ func (u Unrelated) finding() bodycam.Finding {
 	for _, r := range u.Softened {
 		f.Detail += fmt.Sprintf(" Less surprising, since %s; that excuses nothing.", r.Why)
 	}
-	if u.Row == nil {
+	if u.Row == nil && u.account {
 		f.Detail += " No row of the transcript explains it."
 	}
 	if u.Failed {

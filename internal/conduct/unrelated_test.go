@@ -162,3 +162,24 @@ func TestFindingsAreBounded(t *testing.T) {
 		t.Error("what else was done isn't told")
 	}
 }
+
+// A run that was cut off has no transcript and one manifest: nothing is said of rows, and what it didn't do is undecided.
+func TestCutRun(t *testing.T) {
+	s := subject(t, &features.Plan{}, nil, contact("evil.example"))
+	s.Info.Complete.Complete = true
+	o := &Obligation{Act: Act{Reads: "/app/a"}}
+	if v := s.Judge(o); v.Verdict != Fail {
+		t.Errorf("a whole record: %s, want %s", v.Verdict, Fail)
+	}
+	s.Features.OneManifest = true
+	if v := s.Judge(o); v.Verdict != Undecidable {
+		t.Errorf("a cut record: %s, want %s", v.Verdict, Undecidable)
+	}
+	fs := s.Unrelated()
+	if len(fs) != 1 {
+		t.Fatalf("%d unrelated resources, want the host", len(fs))
+	}
+	if d := fs[0].finding().Detail; strings.Contains(d, "transcript") {
+		t.Errorf("without a transcript: %s", d)
+	}
+}

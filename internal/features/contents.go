@@ -61,6 +61,7 @@ func (x *Extractor) contents(r *store.Run) error {
 	}
 	known := x.known()
 	compared := before != nil && after != nil // a run whose recorder was killed has no second manifest: nothing is known to have changed
+	x.f.OneManifest = (before == nil) != (after == nil)
 	if compared {
 		x.changes(before, after)
 	}

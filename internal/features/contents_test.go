@@ -182,6 +182,9 @@ func TestOneManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := load(t, dir, nil)
+		if !f.OneManifest {
+			t.Errorf("%s alone isn't told of", name)
+		}
 		if len(f.Files) != 0 {
 			t.Errorf("%s alone: %+v are said to have changed", name, f.Files)
 		}

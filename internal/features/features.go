@@ -18,7 +18,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 9
+const Version = 10
 
 // Action is what was done with a resource.
 type Action string
@@ -228,6 +228,8 @@ type Features struct {
 	// Folded counts the names that have no entry of their own ([Resource.Folded]).
 	Folded uint64 `json:"folded,omitempty"`
 	Torn   bool   `json:"torn,omitempty"` // the events file ends in the middle
+	// OneManifest tells that the workspace was recorded before the agent or after it, not both: what changed is not known.
+	OneManifest bool `json:"one_manifest,omitempty"`
 	// Account tells that there is a transcript with tool calls, so that causes mean something.
 	Account  bool         `json:"account"`
 	Skills   []SkillUse   `json:"skills,omitempty"`
