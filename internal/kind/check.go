@@ -32,6 +32,14 @@ func (d *decoder) check(n *node, f field) {
 		if p, _ := n.integer(); p < 1 || p > 65535 {
 			err = fmt.Errorf("port %s is out of range: want 1 to 65535", n.text)
 		}
+	case "count":
+		if i, _ := n.integer(); i < 0 {
+			err = fmt.Errorf("%s is negative: want a whole number, or 0 for the default", n.text)
+		}
+	case "cpus":
+		if x, _ := n.float(); x != 0 && (x < minCPUs || x > maxCPUs) {
+			err = fmt.Errorf("%s processors are out of range: want %v to %d, or 0 for no limit", n.text, minCPUs, maxCPUs)
+		}
 	case "user":
 		err = checkUser(n.text)
 	case "mode":
@@ -47,6 +55,12 @@ func (d *decoder) check(n *node, f field) {
 		d.fail(n, "%s: %v", strings.Join(d.path, "."), err)
 	}
 }
+
+// The share of processors that a limit may name: what the sandbox can set at least, and more than machines have.
+const (
+	minCPUs = 0.01
+	maxCPUs = 1 << 16
+)
 
 func checkName(s string) error {
 	ok := s != "" && len(s) <= 64 && s[0] != '.' && s[0] != '-'

@@ -117,10 +117,11 @@ func (d *decoder) decode(n *node, v reflect.Value, f field) {
 	case reflect.Float64:
 		x, ok := n.float()
 		if !ok || x < 0 || math.IsInf(x, 0) || math.IsNaN(x) {
-			d.wrongType(n, "a number, at least 0")
+			d.wrongType(n, "a number, at least 0, as 1.5")
 			return
 		}
 		v.SetFloat(x)
+		d.check(n, f)
 	case reflect.Slice:
 		d.decodeList(n, v, f)
 	case reflect.Map:

@@ -126,9 +126,16 @@ func (b *schemaBuilder) value(t reflect.Type, f field) map[string]any {
 		if f.check == "port" {
 			p["minimum"], p["maximum"] = 1, 65535
 		}
+		if f.check == "count" {
+			p["minimum"] = 0
+		}
 		return p
 	case reflect.Float64:
-		return map[string]any{"type": "number", "minimum": 0}
+		p := map[string]any{"type": "number", "minimum": 0}
+		if f.check == "cpus" {
+			p["maximum"] = maxCPUs
+		}
+		return p
 	case reflect.Slice:
 		return map[string]any{"type": "array", "items": b.value(t.Elem(), f)}
 	case reflect.Map:

@@ -58,11 +58,11 @@ type Forward struct {
 
 // Limits bounds the box. Zero is no limit.
 type Limits struct {
-	CPUs   float64 `json:"cpus,omitempty" doc:"Processors, as 1.5."`
+	CPUs   float64 `json:"cpus,omitempty" doc:"Processors, as 1.5: 0.01 to 65536." check:"cpus"`
 	Memory Size    `json:"memory,omitempty" doc:"Memory, as 2G or 512M (powers of 1024)."`
-	PIDs   int64   `json:"pids,omitempty" doc:"Processes and threads at one time."`
+	PIDs   int64   `json:"pids,omitempty" doc:"Processes and threads at one time." check:"count"`
 	Disk   Size    `json:"disk,omitempty" doc:"Bytes that may be written to the overlay."`
-	Inodes int64   `json:"inodes,omitempty" doc:"Files that may be made in the overlay."`
+	Inodes int64   `json:"inodes,omitempty" doc:"Files that may be made in the overlay." check:"count"`
 	Output Size    `json:"output,omitempty" doc:"Bytes kept of each step's and the agent's output; the rest is counted."`
 }
 
