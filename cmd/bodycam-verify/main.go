@@ -336,8 +336,7 @@ func (s *settings) verify(ctx context.Context) (*outcome, error) {
 		j := proof.JudgeBundle(bundle, s.manifest)
 		s.opts.Pinned = append(s.opts.Pinned, j.Pinned()...)
 		out := s.conclude(bundle.Verify(s.opts.Trust, s.opts.Require...), j, bundle.Genesis, bundle.Checkpoint.Size)
-		list := append(proof.ParseAnchors(bundle.Anchors), &proof.Evidence{Kind: proof.KindCheckpoint, Note: bundle.Checkpoint})
-		return out, s.convict(out, bundle.Genesis, list, nil)
+		return out, s.convict(out, bundle.Genesis, proof.BundleStatements(bundle), nil)
 	}
 	root, err := runOf(s.path)
 	if err != nil {
@@ -395,6 +394,17 @@ func (s *settings) convict(out *outcome, gen *ledger.Genesis, list []*proof.Evid
 	var histories []*proof.History
 	if h != nil {
 		histories = append(histories, h)
+	}
+	for _, path := range s.paths {
+		if path == s.path {
+			continue
+		}
+		// Another log's statements are no business of this one's, and what can't be read is judged by itself.
+		if own, more, h, err := statements(path); err == nil && own != nil && own.Origin() == gen.Origin() {
+			if list = append(list, more...); h != nil {
+				histories = append(histories, h)
+			}
+		}
 	}
 	found, err := proof.FindEquivocations(list, histories, s.opts.Keys, gen)
 	if err != nil {

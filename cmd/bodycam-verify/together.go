@@ -9,6 +9,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/bodycam-dev/bodycam/ledger/delegation"
+	"github.com/bodycam-dev/bodycam/ledger/proof"
 	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
@@ -52,7 +53,31 @@ func (s *settings) side(path string) (*delegation.Side, error) {
 	return side, nil
 }
 
-// together verifies each log by itself and against the checkpoints of it that the others embed, then what each signed of
+// statements are what a run or a bundle says of its log, as package proof has them.
+func statements(path string) (*ledger.Genesis, []*proof.Evidence, *proof.History, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if info.IsDir() {
+		root, err := runOf(path)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return proof.Statements(regular.FS(root))
+	}
+	b, err := regular.ReadNamed(path)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	bundle, err := ledger.ParseBundle(b)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return bundle.Genesis, proof.BundleStatements(bundle), nil, nil
+}
+
+// together verifies each log by itself, against the other histories of it that are given and the checkpoints of it that the others embed, then what each signed of
 // work that was handed over.
 func (s *settings) together(ctx context.Context) (*together, error) {
 	sides := make([]*delegation.Side, len(s.paths))

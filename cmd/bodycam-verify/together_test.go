@@ -54,6 +54,26 @@ func TestTogether(t *testing.T) {
 	if err := errors.Join(a.Acknowledge(t.Context(), asked, answer), wa.Close(), wb.Close()); err != nil {
 		t.Fatal(err)
 	}
+	// Two futures of what a was: each is a whole log by itself.
+	wf, _, dirF := begin("f", 1)
+	if err := wf.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fork := filepath.Join(t.TempDir(), "f")
+	if err := errors.Join(os.CopyFS(fork, os.DirFS(dirF)), wf.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := checkpoint.NewSigner(checkpoint.Ed25519, bytes.Repeat([]byte{1}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w2, err := ledger.Open(posixstore.New(fork), ledger.Options{Name: "f", Signers: []checkpoint.Signer{s}, Clear: true, CheckpointEvery: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w2.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		paths []string
 		exit  int
@@ -63,6 +83,10 @@ func TestTogether(t *testing.T) {
 		{[]string{dirB, filepath.Join(dirA, "ledger")}, exitVerified, "all together: verified"},
 		{[]string{dirA, before}, exitTampered, "has no such record there"},
 		{[]string{"-json", dirA, dirB}, exitVerified, `"scope": "count"`},
+		{[]string{dirF}, exitVerified, "identity"},
+		{[]string{fork}, exitIncomplete, "coverage    incomplete"}, // it was cut off, and went on
+		{[]string{dirF, fork}, exitTampered, "EQUIVOCATION PROVED"},
+		{[]string{fork, filepath.Join(dirF, "ledger")}, exitTampered, "all together: tampered"},
 		{[]string{dirA, filepath.Join(dirA, "nowhere")}, exitUnreadable, "no such file"},
 	} {
 		var out, errs strings.Builder

@@ -55,7 +55,14 @@ func (k keptEquivocation) line() string {
 // equivocations looks among all that is known of the log for statements that contradict each other. Whoever signed two
 // histories has a log that can't be called verified.
 func (v *verification) equivocations(f *verifyFlags, keys []ledger.PublicKey) error {
-	found, err := equivocationsIn(append([]string{v.Path}, f.pins...), keys, f.notes[v.Path]...)
+	paths := append([]string{v.Path}, f.pins...)
+	for _, other := range f.together {
+		// Another log's statements are no business of this one's, and what can't be read is judged by itself.
+		if gen, _, _, err := statementsIn(other); err == nil && gen != nil && gen.Origin() == v.Origin && other != v.Path {
+			paths = append(paths, other)
+		}
+	}
+	found, err := equivocationsIn(paths, keys, f.notes[v.Path]...)
 	if err != nil {
 		return nil // what can't be read was judged
 	}
@@ -201,8 +208,7 @@ func statementsIn(path string) (*ledger.Genesis, []*proof.Evidence, *proof.Histo
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		list := append(proof.ParseAnchors(bundle.Anchors), &proof.Evidence{Kind: proof.KindCheckpoint, Note: bundle.Checkpoint})
-		return bundle.Genesis, list, nil, nil
+		return bundle.Genesis, proof.BundleStatements(bundle), nil, nil
 	}
 	if e, err := proof.ParseEvidence(b); err == nil {
 		return nil, []*proof.Evidence{e}, nil, nil

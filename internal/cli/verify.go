@@ -30,6 +30,7 @@ type verifyFlags struct {
 	read                         map[string]*signedParts      // of delegations and approvals, by path
 	held                         map[string][]ledger.Pinned   // heads of a run, by its path, that other runs' ledgers hold
 	notes                        map[string][]*proof.Evidence // the same, as they were signed
+	together                     []string                     // paths of all that is verified together
 	ring                         ringFlags
 }
 

@@ -56,6 +56,9 @@ func (f *verifyFlags) readParts(path string) (*signedParts, error) {
 		if err != nil {
 			return nil, environment(err)
 		}
+		if proof.IsEquivocation(b) {
+			return nil, usage("%s is a proof of equivocation: verify it by itself", path)
+		}
 		bundle, err := ledger.ParseBundle(b)
 		if err != nil {
 			return &signedParts{}, nil
@@ -125,6 +128,7 @@ func (f *verifyFlags) verifyTogether(ctx context.Context, s *streams, paths []st
 			}
 		}
 	}
+	f.together = paths
 	out := &together{Verdict: ledger.Verified}
 	var shown []*delegation.Side
 	for i, path := range paths {

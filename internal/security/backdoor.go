@@ -125,8 +125,8 @@ const maxContent = 2 << 20 // bytes of a file that are read
 // got the ability to run programs, use the network, read credentials or hide what it does, where the task didn't ask
 // for it. Where the content before isn't kept, an existing file counts as changed throughout, and the finding says so.
 func Backdoors(opts Options, files []Changed, contents Contents) []bodycam.Finding {
-	b := &backdoors{policy: opts.Policy, task: newTaskText(opts.Policy), explain: opts.explained, hosts: hosts(opts.Policy.TrustedHosts)}
-	if opts.Explain == nil {
+	b := &backdoors{policy: opts.Policy, task: newTaskText(opts.Policy), explain: opts.Explain, hosts: hosts(opts.Policy.TrustedHosts)}
+	if b.explain == nil {
 		b.explain = b.task.explain
 	}
 	for _, a := range asks {

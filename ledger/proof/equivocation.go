@@ -339,6 +339,9 @@ func FindEquivocations(list []*Evidence, histories []*History, keys []ledger.Pub
 		}
 	}
 	for _, h := range histories {
+		if !f.binds(&Evidence{Kind: KindCheckpoint, Note: h.Note}) {
+			continue
+		}
 		for _, e := range f.all {
 			if err := f.compare(e, h); err != nil {
 				return f.out, err
@@ -405,6 +408,10 @@ func (f *finder) compare(e *Evidence, h *History) error {
 }
 
 func (f *finder) add(q *Equivocation) {
+	// Two of one size stand in one order, whoever was looked at first: the proof is one file.
+	if a, b := q.First, q.Second; a.Note.Size == b.Note.Size && bytes.Compare(a.Note.Root[:], b.Note.Root[:]) > 0 {
+		q.First, q.Second = b, a
+	}
 	key := q.First.Note.Origin + "\n" + q.First.Kind + "\n" + q.Second.Kind
 	if f.seen[key] {
 		return
@@ -456,6 +463,11 @@ func Statements(run fs.FS) (*ledger.Genesis, []*Evidence, *History, error) {
 	return &gen, list, &History{note,
 		func(n uint64) (merkle.Hash, error) { return roots[n], nil },
 		func(n uint64) ([]merkle.Hash, error) { return merkle.Consistency(hashes, int(n)) }}, nil
+}
+
+// BundleStatements are what a bundle holds of its log: the proofs of its anchors, and the checkpoint that it leads to.
+func BundleStatements(b *ledger.Bundle) []*Evidence {
+	return append(ParseAnchors(b.Anchors), &Evidence{Kind: KindCheckpoint, Note: b.Checkpoint})
 }
 
 // ParseAnchors reads those anchors that can be read.
