@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,7 +22,9 @@ func eventsCommand(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events RUN",
 		Short: "Print a run's events",
-		Long: `Print every event of a run, in order: what each process did, as the sensors saw it.
+		Long: `Print every event of a run: what each process did, as the sensors saw it. They come in the order in which they arrived
+at the recorder and were sealed, which is that of seq. It is nearly that of time, but not quite: processors report apart,
+and repeats and closes are told late. To sort by when things happened, sort by boot (jq -s 'sort_by(.boot)').
 
 With --json each line is one JSON object; docs/EVENTS.md describes its members. Paths, arguments and names are bytes:
 a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before xHH as \x5c, so nothing is lost.` +
@@ -107,7 +110,7 @@ func typeSet(names []string) (map[bodycam.Type]bool, error) {
 func eventLine(b []byte, e *bodycam.Event) []byte {
 	at := time.Unix(0, e.Time).UTC().Format("15:04:05.000000")
 	b = fmt.Appendf(b, "%7d %s %-9s %6d %-16s", e.Seq, at, e.Type, e.Proc.PID, bodycam.Printable(base(e.Exe)))
-	what := e.Path
+	what, second := e.Path, e.Path2
 	switch e.Type {
 	case bodycam.TypeExec:
 		what = strings.Join(e.Argv, " ")
@@ -121,6 +124,14 @@ func eventLine(b []byte, e *bodycam.Event) []byte {
 		}
 	case bodycam.TypeDNS:
 		what = e.Host
+	case bodycam.TypeDenied:
+		what = e.Syscall()
+	case bodycam.TypeMount:
+		// mount itself has its source second: nothing was renamed.
+		if from := cmp.Or(e.Path2, e.Path2Given); from != "" && e.Syscall() == "mount" {
+			what = from + " on " + e.Path
+			second = ""
+		}
 	case bodycam.TypeFork:
 		what = fmt.Sprintf("pid %d", e.Child.PID)
 	case bodycam.TypeExit:
@@ -131,9 +142,9 @@ func eventLine(b []byte, e *bodycam.Event) []byte {
 	}
 	b = append(b, ' ')
 	b = append(b, bodycam.Printable(what)...)
-	if e.Path2 != "" {
+	if second != "" {
 		b = append(b, " -> "...)
-		b = append(b, bodycam.Printable(e.Path2)...)
+		b = append(b, bodycam.Printable(second)...)
 	}
 	if e.Access != 0 {
 		b = fmt.Appendf(b, " [%s]", e.Access)
@@ -144,7 +155,7 @@ func eventLine(b []byte, e *bodycam.Event) []byte {
 	if e.N() > 1 {
 		b = fmt.Appendf(b, " ×%d", e.N())
 	}
-	if e.Detail != "" {
+	if e.Detail != "" && e.Detail != what {
 		b = append(b, ' ')
 		b = append(b, bodycam.Printable(e.Detail)...)
 	}

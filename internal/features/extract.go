@@ -413,6 +413,9 @@ func (x *Extractor) special(e *bodycam.Event) {
 	if e.Path != "" {
 		d = strings.TrimSpace(d + " " + e.Path)
 	}
+	if from := cmp.Or(e.Path2, e.Path2Given); e.Type == bodycam.TypeMount && from != "" && e.Syscall() == "mount" {
+		d = strings.TrimSpace(e.Detail + " " + from + " on " + e.Path)
+	}
 	if d == "" && e.Signal != 0 {
 		d = "signal " + strconv.Itoa(int(e.Signal))
 	}
