@@ -113,6 +113,12 @@ func parseManifest(b []byte) (*Manifest, error) {
 	if _, err := d.Token(); err != io.EOF {
 		return nil, fmt.Errorf("%w: something stands behind the JSON object", ErrSyntax)
 	}
+	if err := uniqueKeys(json.NewDecoder(bytes.NewReader(text))); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSyntax, err)
+	}
+	if m.Version == "" {
+		return nil, fmt.Errorf("%w: its key \"manifest\" is missing, which says the version: \"manifest\": %q", ErrSyntax, manifestVersion)
+	}
 	if m.Version != manifestVersion {
 		return nil, fmt.Errorf("%w: its version is %.40q, not %q", ErrSyntax, m.Version, manifestVersion)
 	}
@@ -120,6 +126,36 @@ func parseManifest(b []byte) (*Manifest, error) {
 		return nil, err
 	}
 	return m, m.verify(text, signatures)
+}
+
+// uniqueKeys refuses an object that has a key twice: of two values, readers don't all take the same. The text is valid JSON.
+func uniqueKeys(d *json.Decoder) error {
+	t, err := d.Token()
+	if err != nil {
+		return err
+	}
+	open, _ := t.(json.Delim)
+	if open != '{' && open != '[' {
+		return nil
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			if t, err = d.Token(); err != nil {
+				return err
+			}
+			key := fmt.Sprint(t)
+			if seen[key] {
+				return fmt.Errorf("the key %.70q stands twice in one object", key)
+			}
+			seen[key] = true
+		}
+		if err := uniqueKeys(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
 }
 
 func (m *Manifest) valid() (err error) {
@@ -165,7 +201,48 @@ func (m *Manifest) covers(e *Expression) (err error) {
 			err = fmt.Errorf("%w: policy %.100q: %w", ErrSyntax, e.words, policyError(k.at, "it names %s, which is no root; the roots are %s", k.name, strings.Join(m.names(), ", ")))
 		}
 	})
+	if err == nil {
+		if a, b := m.twins(e); a != "" {
+			err = fmt.Errorf("%w: policy %.100q: the roots %s and %s are one key under two names, which would count twice", ErrSyntax, e.words, a, b)
+		}
+	}
 	return err
+}
+
+// twins are two names in different parts of an expression, more than one of which must be met, that stand for one key.
+func (m *Manifest) twins(e *Expression) (string, string) {
+	seen := map[string]string{}
+	for _, k := range e.kids {
+		if a, b := m.twins(k); a != "" {
+			return a, b
+		}
+		for _, name := range k.Names() {
+			r := m.Roots[name]
+			who := r.who()
+			if other := seen[who]; who != "" && e.need > 1 && other != "" && other != name {
+				return other, name
+			}
+			if seen[who] == "" {
+				seen[who] = name
+			}
+		}
+	}
+	return "", ""
+}
+
+// who is whose word a root is, the same for two roots of one key, authority or account.
+func (r *Root) who() string {
+	switch r.Kind {
+	case KindTSA:
+		return "tsa " + strings.Join(strings.Fields(r.Certificates), "") + " " + r.TSAPolicy
+	case KindEVM:
+		return strings.ToLower(fmt.Sprintf("evm %d %s %s", r.Chain, r.Contract, r.Sender))
+	}
+	k, err := checkpoint.ParseKey(r.Key)
+	if err != nil {
+		return "" // which is refused elsewhere
+	}
+	return "key " + string(k.Public)
 }
 
 func (m *Manifest) names() []string {
@@ -292,6 +369,9 @@ func ParsePublicKey(s string) (ledger.PublicKey, error) {
 // (hexadecimal, with or without "sha256:"), and a policy that takes the place of either's. All of it may be absent; nil is
 // returned then. Roots of his own stand above the operator's.
 func Gather(own, operator []byte, digest, policy string) (*Manifest, error) {
+	if operator == nil && digest != "" {
+		return nil, fmt.Errorf("%w: the digest of a manifest, and no manifest that it could pin", ErrSyntax)
+	}
 	if own == nil && operator == nil {
 		if policy != "" {
 			return nil, fmt.Errorf("%w: a policy without roots that it could name", ErrSyntax)
@@ -323,8 +403,14 @@ func Gather(own, operator []byte, digest, policy string) (*Manifest, error) {
 		}
 		m.Merge(o)
 	}
-	if policy != "" {
+	switch {
+	case policy != "":
 		err = m.SetPolicy(policy)
+	case m.policy != nil:
+		err = m.covers(m.policy) // one's own roots may have taken the place of those that it was written for
 	}
-	return m, err
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }

@@ -16,7 +16,7 @@ import (
 //	term       = factor { "and" factor }
 //	factor     = name | "(" expression ")" | count "of" "[" expression { "," expression } "]"
 //	name       = letter or digit, then letters, digits, "." "-" "_"; not "and", "or", "of"
-//	count      = decimal number from 1 to the number of expressions in the list
+//	count      = decimal number from 1 to the number of expressions in the list, no two of which hold one name
 //
 // "and" binds more strongly than "or". For example: evm and (2 of [w1, w2, w3] or tsa).
 type Expression struct {
@@ -70,6 +70,17 @@ func (e *Expression) walk(f func(*Expression)) {
 	for _, k := range e.kids {
 		k.walk(f)
 	}
+}
+
+// shares is a name that both expressions hold; "" where there is none.
+func (e *Expression) shares(o *Expression) string {
+	names := o.Names()
+	for _, name := range e.Names() {
+		if slices.Contains(names, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // Met tells whether it is satisfied where the roots for which vouched returns true vouch, and by which time as much
@@ -230,6 +241,11 @@ func (p *policyParser) quorum(count string, depth int) (*Expression, error) {
 			return nil, err
 		}
 		e.kids = append(e.kids, k)
+		for _, before := range e.kids[:len(e.kids)-1] {
+			if name := before.shares(k); name != "" {
+				return nil, policyError(at, "%s stands twice in the list, and would count twice", name)
+			}
+		}
 		if p.take("]") {
 			break
 		}

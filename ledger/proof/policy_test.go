@@ -1,9 +1,13 @@
 package proof
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 )
 
 func at(n int64) time.Time { return time.Unix(n, 0).UTC() }
@@ -57,6 +61,8 @@ func TestPolicy(t *testing.T) {
 		"1 of a":                 `column 6: a list in square brackets must follow "1 of"`,
 		"x of [a]":               `column 1: "x" isn't a number of roots`,
 		"ä":                      `column 1: a name`,
+		"a or 2 of [w, w]":       `column 6: w stands twice in the list`,
+		"1 of [a, (b or a)]":     `column 1: a stands twice`,
 	} {
 		if _, err := ParsePolicy(policy); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", policy, err, want)
@@ -66,7 +72,7 @@ func TestPolicy(t *testing.T) {
 	if err := m.SetPolicy("a and (b or w9)"); err == nil || !strings.Contains(err.Error(), "column 13: it names w9, which is no root; the roots are a, b") {
 		t.Errorf("%v", err)
 	}
-	e, err := ParsePolicy("evm and (2 of [w1, w2, w1] or tsa)")
+	e, err := ParsePolicy("evm and w1 and (2 of [w1, w2] or tsa)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,4 +97,64 @@ func FuzzPolicy(f *testing.F) {
 			t.Errorf("%q is met where no root vouches", s)
 		}
 	})
+}
+
+// TestOneVoteEach: one witness doesn't meet a policy that wants two, whatever names it goes by.
+func TestOneVoteEach(t *testing.T) {
+	key := func(name string) string { return keyOf(name, signer(t, checkpoint.Cosignature, 2)).String() }
+	roots := `"roots": {"a": {"kind": "witness", "key": "` + key("a.example") + `"}, "b": {"kind": "witness", "key": "` + key("b.example") + `"},
+		"c": {"kind": "witness", "key": "` + keyOf("c.example", signer(t, checkpoint.Cosignature, 3)).String() + `"}}`
+	manifest := func(policy string) []byte {
+		return []byte(`{"manifest": "bodycam-manifest/v1", ` + roots + `, "policy": "` + policy + `"}`)
+	}
+	for policy, want := range map[string]string{
+		"2 of [a, c]":         "",
+		"1 of [a, b]":         "",
+		"a or b and c":        "",
+		"2 of [a, b]":         "one key under two names",
+		"c or (2 of [a,b,c])": "one key under two names",
+		"a and b":             "one key under two names",
+		"2 of [c, c]":         "stands twice",
+	} {
+		_, err := ParseManifest(manifest(policy), nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", policy, err, want)
+		}
+	}
+	log := func(witnesses ...string) *Root {
+		return &Root{Kind: KindLog, Key: keyOf("log.example", signer(t, checkpoint.Ed25519, 1)).String(), Witnesses: witnesses}
+	}
+	if _, err := newLogRoot(log(key("a.example"), key("b.example"))); err == nil {
+		t.Error("a log whose two witnesses are one was accepted")
+	}
+	if _, err := newLogRoot(log(key("a.example"))); err != nil {
+		t.Error(err)
+	}
+	// Roots of one's own take the place of those that the operator's policy was written for.
+	operator := []byte(strings.Replace(string(manifest("2 of [a, c]")), `"b": {`, `"z": {`, 1))
+	own := []byte(`{"manifest": "bodycam-manifest/v1", "roots": {"c": {"kind": "witness", "key": "` + key("x.example") + `"}}}`)
+	digest := sha256.Sum256(operator)
+	if _, err := Gather(own, operator, hex.EncodeToString(digest[:]), ""); err == nil || !strings.Contains(err.Error(), "one key") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRootsOnce: a file of roots says what it is, and each thing once; a flag that pins nothing isn't passed over.
+func TestRootsOnce(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"roots": {}}`: `its key "manifest" is missing`,
+		`{"manifest": "bodycam-manifest/v1", "policy": "", "policy": ""}`:                                    `the key "policy" stands twice`,
+		`{"manifest": "bodycam-manifest/v1", "roots": {"a": {"kind": "x"}, "a": {"kind": "x"}}}`:             `the key "a" stands twice`,
+		`{"manifest": "bodycam-manifest/v1", "roots": {"a": {"kind": "x", "witnesses": [], "kind": "log"}}}`: `the key "kind" stands twice`,
+	} {
+		if _, err := ParseManifest([]byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := Gather(nil, nil, "0000", ""); err == nil {
+		t.Error("a digest that pins nothing was passed over")
+	}
+	if _, err := Gather([]byte(`{"manifest": "bodycam-manifest/v1"}`), nil, strings.Repeat("0", 64), ""); err == nil {
+		t.Error("a digest that pins nothing was passed over beside roots of one's own")
+	}
 }

@@ -1,6 +1,7 @@
 package proof
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -61,6 +62,11 @@ func newLogRoot(r *Root) (checker, error) {
 		w, err := checkpoint.ParseKey(s)
 		if err != nil {
 			return nil, err
+		}
+		for _, o := range out.policy.Witnesses {
+			if bytes.Equal(o.Public, w.Public) {
+				return nil, fmt.Errorf("%w: the witnesses %s and %s have one key, which would count twice", ErrSyntax, o.Name, w.Name)
+			}
 		}
 		out.policy.Witnesses = append(out.policy.Witnesses, w)
 	}
