@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sort"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -25,6 +26,9 @@ func Probe() []Feature {
 	out := []Feature{probed("kernel types (BTF)", true, needBTF())}
 	if !out[0].OK {
 		return out
+	}
+	if err := permitted(); errors.Is(err, os.ErrPermission) {
+		return append(out, Feature{Name: "loading BPF programs", Needed: true, Why: errPermission.Error()})
 	}
 	_ = raiseMemlock() // where it was needed and failed, loading says so
 	spec, err := loadSensor()
@@ -50,9 +54,22 @@ func Probe() []Feature {
 func probed(name string, needed bool, err error) Feature {
 	f := Feature{Name: name, Needed: needed, OK: err == nil}
 	if err != nil {
-		f.Why = err.Error()
+		f.Why, _, _ = strings.Cut(err.Error(), "\n") // a verifier's log goes on for pages
 	}
 	return f
+}
+
+// errPermission is the reason that Probe gives where the kernel let this user try nothing.
+var errPermission = errors.New("this user is not permitted to load BPF programs: root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, are needed")
+
+// permitted tells whether this user may make BPF maps at all. Where not, every further try fails in a way of its own,
+// and speaks of anything but permission.
+func permitted() error {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		return err
+	}
+	return m.Close()
 }
 
 // loadOne loads one program with its maps.
