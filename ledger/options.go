@@ -51,6 +51,8 @@ var (
 	ErrRolledBack = errors.New("the log is older than what was published of it")
 	// ErrDamaged: the store's bytes are not those of a log, or not those that were published.
 	ErrDamaged = errors.New("the log is damaged")
+	// ErrSigners tells that a log can't be continued with the signing keys at hand.
+	ErrSigners = errors.New("the log stands under other signing keys")
 	// ErrExists: the store holds a log already.
 	ErrExists = errors.New("there is a log already")
 )

@@ -477,7 +477,7 @@ func (r *recovery) checkSigners(opts *Options) error {
 		force = r.gen.Keys
 	}
 	if force != nil && !sameKeys(force, keys) {
-		return errors.New("Options.Signers aren't the keys in force: they change only by Rotate")
+		return fmt.Errorf("%w: Options.Signers aren't the keys in force, which change only by Rotate", ErrSigners)
 	}
 	if r.published == nil {
 		return nil
@@ -488,7 +488,7 @@ func (r *recovery) checkSigners(opts *Options) error {
 	}
 	for _, k := range at {
 		if _, err := k.named(r.gen.Origin()).Verify(r.published); err != nil {
-			return fmt.Errorf("the last checkpoint isn't signed by the keys in force: %w", err)
+			return fmt.Errorf("%w: the last checkpoint isn't signed by the keys in force: %w", ErrSigners, err)
 		}
 	}
 	return nil

@@ -155,4 +155,15 @@ func Unreadable(err error) *Report {
 	return r
 }
 
+// Missing is the report where there is no log to verify: nothing is known to be false, and nothing to be true.
+func Missing(why string) *Report {
+	r := &Report{}
+	for _, c := range r.Claims.all() {
+		c.Status = StatusUnverifiable
+	}
+	r.Claims.Integrity.worse(StatusIncomplete, "%s", why)
+	r.conclude(nil)
+	return r
+}
+
 func hexOf(h Hash) string { return hex.EncodeToString(h[:]) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -46,7 +47,7 @@ func (v *verification) judgeNotes() {
 			if note.Torn() {
 				cover.worse(StatusIncomplete, "before record %d the writer was cut off: %d bytes of records and %d of payloads were torn", n.rec.Seq, note.TornLog, note.TornBytes)
 			} else if note.Recovered > 0 {
-				cover.worse(StatusIncomplete, "before record %d the writer was cut off: %d records were recovered, what came after them is lost", n.rec.Seq, note.Recovered)
+				cover.worse(StatusIncomplete, "before record %d the writer was cut off: %s recovered, what came after is lost", n.rec.Seq, count(note.Recovered, "record"))
 			}
 		case TypeGap:
 			note, err := ParseGapNote(n.payload)
@@ -54,7 +55,7 @@ func (v *verification) judgeNotes() {
 				bad(err)
 				continue
 			}
-			cover.worse(StatusIncomplete, "record %d: the storage was full, %d records (%d events in batches) were refused", n.rec.Seq, note.Records, note.Events)
+			cover.worse(StatusIncomplete, "record %d: the storage was full, refused were %s (%s in batches)", n.rec.Seq, count(note.Records, "record"), count(note.Events, "event"))
 		}
 	}
 	if k := len(v.notes); k > 0 && v.last != nil {
@@ -77,17 +78,17 @@ func (v *verification) judgeHeads() {
 		keys = v.keysAt(v.note.Size)
 		if v.signed(keys) {
 			covered = v.note.Size
-			c.Integrity.restsOn("the log's keys, over a checkpoint of %d epochs", v.note.Size)
+			c.Integrity.restsOn("the log's keys, over a checkpoint of %s", count(v.note.Size, "epoch"))
 		}
 	}
 	for _, p := range v.opts.Pinned {
 		if p.Size <= sized && p.Origin == r.Origin {
 			covered = max(covered, p.Size)
-			c.Integrity.restsOn("%s, over %d epochs", p.Source, p.Size)
+			c.Integrity.restsOn("%s, over %s", p.Source, count(p.Size, "epoch"))
 		}
 	}
 	if covered < sized {
-		c.Integrity.worse(StatusIncomplete, "the last %d of %d epochs are under no checkpoint yet", sized-covered, sized)
+		c.Integrity.worse(StatusIncomplete, "%d of %s, the last, under no checkpoint yet", sized-covered, count(sized, "epoch"))
 	}
 	if sized == 0 {
 		c.Integrity.worse(StatusIncomplete, "no epoch is sealed")
@@ -129,7 +130,7 @@ func (v *verification) judgeIdentity(inForce []PublicKey) {
 		}
 	}
 	if n := v.cosigned(); n > 0 {
-		id.restsOn("%d witnesses", n)
+		id.restsOn("%s", count(uint64(n), "witness"))
 		rooted = true
 	}
 	switch {
@@ -178,14 +179,14 @@ func (v *verification) judgeTime(size uint64) {
 	covered := uint64(0)
 	for _, p := range v.opts.Pinned {
 		if p.Time != 0 && p.Origin == v.gen.Origin() && p.Size <= size {
-			times = append(times, fmt.Sprintf("%s: the first %d epochs existed by %s", p.Source, p.Size, stamp(p.Time)))
+			times = append(times, fmt.Sprintf("%s: the first %s existed by %s", p.Source, count(p.Size, "epoch"), stamp(p.Time)))
 			covered = max(covered, p.Size)
 		}
 	}
 	if v.cosigned() > 0 {
 		for _, k := range v.opts.Witnesses {
 			if sec, err := k.Verify(v.note); err == nil && sec > 0 {
-				times = append(times, fmt.Sprintf("witness %s: the first %d epochs existed by %s", k.Name, v.note.Size, stamp(sec*int64(time.Second))))
+				times = append(times, fmt.Sprintf("witness %s: the first %s existed by %s", k.Name, count(v.note.Size, "epoch"), stamp(sec*int64(time.Second))))
 				covered = max(covered, v.note.Size)
 			}
 		}
@@ -196,8 +197,19 @@ func (v *verification) judgeTime(size uint64) {
 	case len(times) == 0:
 		c.worse(StatusUnverifiable, "no time but that of the recorder's own clock")
 	case covered < size:
-		c.worse(StatusIncomplete, "nothing but the recorder's clock dates the last %d epochs", size-covered)
+		c.worse(StatusIncomplete, "nothing but the recorder's clock dates the last %s", count(size-covered, "epoch"))
 	}
+}
+
+// count is a number with its noun.
+func count(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "s") {
+		noun += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339) }
@@ -209,22 +221,22 @@ func (v *verification) judgeContent() {
 	k := &v.content
 	r.Opened, r.Erased = k.opened, k.erased
 	if k.noKey > 0 {
-		c.worse(StatusUnverifiable, "%d payloads are closed to the keys at hand", k.noKey)
+		c.worse(StatusUnverifiable, "closed to the keys at hand: %s", count(k.noKey, "payload"))
 	}
 	if n := v.unrecordedErasures(); n > 0 {
-		c.worse(StatusIncomplete, "the keys of %d payloads are gone, and no record says that they were destroyed", n)
+		c.worse(StatusIncomplete, "the keys of %s are gone, and no record says that they were destroyed", count(n, "payload"))
 	}
 	users := r.Records - uint64(len(v.notes))
 	switch {
 	case k.opened > 0:
-		c.restsOn("%d payloads opened and compared with their commitments", k.opened)
+		c.restsOn("%s opened and compared with what was committed to", count(k.opened, "payload"))
 	case users == 0 && c.Status == StatusVerified:
 		c.restsOn("there are no payloads but the ledger's own")
 	case len(v.opts.Identities) == 0:
 		c.worse(StatusUnverifiable, "payloads weren't opened, only their commitments are covered")
 	}
 	if k.erased > 0 {
-		c.restsOn("%d payloads were erased", k.erased)
+		c.restsOn("erased: %s", count(k.erased, "payload"))
 	}
 }
 

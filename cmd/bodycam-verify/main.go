@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
-const usage = `Usage: bodycam-verify [flags] PATH…
+const usage = `Usage: bodycam-verify [flags] PATH… [flags]
 
 PATH is a run directory or its ledger directory, or a bundle file; or a proof of equivocation, that somebody vouched for
 two histories of one log. Several runs or bundles are verified together: each by itself, and what their recorders signed of
@@ -38,7 +39,7 @@ Whoever is judged doesn't choose the yardstick: give at least one root of trust,
 FLAGS
   -log ID            identity that the log must have, 64 hexadecimal digits
   -key KEY           signing key of the recorder; repeat for several. KEY is a verifier key (name+id+base64),
-                     or ed25519:BASE64, or ml-dsa-44:BASE64
+                     or ed25519:BASE64, or ml-dsa-44:BASE64, or a file of them, one a line ("bodycam keys export")
   -checkpoint FILE   head of the log known from elsewhere (a signed note); repeat for several
   -witness KEY       verifier key of a witness that must have cosigned; repeat for several
   -quorum N          how many of the witnesses are enough (default: all)
@@ -209,17 +210,27 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 	f.StringVar(&s.require, "require", "", "")
 	f.IntVar(&s.opts.Workers, "workers", 0, "")
 	f.BoolVar(&s.json, "json", false, "")
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprint(stdout, usage)
-		}
-		return nil, err
+	// Flags may stand after paths too; what follows "--" is paths.
+	var names []string
+	if i := slices.Index(args, "--"); i >= 0 {
+		args, names = args[:i], args[i+1:]
 	}
-	if f.NArg() == 0 {
+	for len(args) > 0 {
+		if err := f.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				fmt.Fprint(stdout, usage)
+			}
+			return nil, err
+		}
+		if args = f.Args(); len(args) > 0 {
+			s.paths, args = append(s.paths, args[0]), args[1:]
+		}
+	}
+	if s.paths = append(s.paths, names...); len(s.paths) == 0 {
 		return nil, errors.New("want one path, or several")
 	}
-	s.paths, s.path = f.Args(), f.Arg(0)
-	if f.NArg() > 1 && (s.log != "" || len(s.heads) > 0) {
+	s.path = s.paths[0]
+	if len(s.paths) > 1 && (s.log != "" || len(s.heads) > 0) {
 		return nil, errors.New("-log and -checkpoint are about one log: verify that one alone")
 	}
 	return s, s.trust()
@@ -235,11 +246,11 @@ func (s *settings) trust() error {
 		s.opts.LogID = (*ledger.Hash)(b)
 	}
 	for _, k := range s.keys {
-		key, err := proof.ParsePublicKey(k)
+		keys, err := publicKeys(k)
 		if err != nil {
 			return fmt.Errorf("-key: %w", err)
 		}
-		s.opts.Keys = append(s.opts.Keys, key)
+		s.opts.Keys = append(s.opts.Keys, keys...)
 	}
 	for _, k := range s.witness {
 		key, err := checkpoint.ParseKey(k)
@@ -289,6 +300,38 @@ func (s *settings) trust() error {
 		return fmt.Errorf("-identity %s: %w", s.identity, err)
 	}
 	return nil
+}
+
+// publicKeys reads a key, or a file of keys, one a line, as "bodycam keys export" writes it.
+func publicKeys(text string) ([]ledger.PublicKey, error) {
+	key, err := proof.ParsePublicKey(text)
+	if err == nil {
+		return []ledger.PublicKey{key}, nil
+	}
+	b, ferr := os.ReadFile(text)
+	if errors.Is(ferr, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w, nor is there a file of that name", err)
+	}
+	if ferr != nil {
+		return nil, ferr
+	}
+	var out []ledger.PublicKey
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		key, err := proof.ParsePublicKey(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", text, n, err)
+		}
+		out = append(out, key)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%s holds no public key", text)
+	}
+	return out, nil
 }
 
 // gather reads the roots of trust for anchors.
@@ -459,7 +502,7 @@ func print(w io.Writer, r *outcome) error {
 	for _, c := range r.Equivocations {
 		b.WriteString(c.Text())
 	}
-	fmt.Fprintf(&b, "\nlog %s\nrecorder %q, profile %s, %d epochs, %d records, %d events in batches\n",
+	fmt.Fprintf(&b, "\nlog %s\nrecorder %q, profile %s, epochs: %d, records: %d, events in batches: %d\n",
 		r.Origin, r.Recorder, r.Profile, r.Epochs, r.Records, r.Events)
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -258,3 +258,31 @@ func TestPipes(t *testing.T) {
 		}
 	}
 }
+
+// TestKeyFile: a file of keys will do as well as a key, and flags may stand after the path.
+func TestKeyFile(t *testing.T) {
+	dir := untar(t, "valid.tar")
+	file, none := filepath.Join(t.TempDir(), "recorder.pub"), filepath.Join(t.TempDir(), "none.pub")
+	if err := errors.Join(os.WriteFile(file, []byte("# the recorder's\n\n"+key(t)+"\n"), 0o600), os.WriteFile(none, []byte("# empty\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"-key", file, dir}, exitVerified, "identity    verified"},
+		{[]string{dir, "-key", file}, exitVerified, "identity    verified"},
+		{[]string{dir, "-key", key(t), "-json"}, exitVerified, `"verdict": "verified"`},
+		{[]string{"-key", file, "--", dir}, exitVerified, "identity    verified"},
+		{[]string{"-key", file}, exitUsage, "want one path"},
+		{[]string{"-key", none, dir}, exitUsage, "holds no public key"},
+		{[]string{"-key", file + "x", dir}, exitUsage, "nor is there a file of that name"},
+		{[]string{dir, "--", "-key"}, exitUnreadable, "-key"},
+	} {
+		var out bytes.Buffer
+		if code := run(c.args, &out, &out); code != c.code || !strings.Contains(out.String(), c.says) {
+			t.Errorf("%q: %d: %s", c.args, code, out.String())
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/report"
 	"github.com/bodycam-dev/bodycam/internal/session"
 	"github.com/bodycam-dev/bodycam/internal/store"
+	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/spf13/cobra"
 )
 
@@ -45,6 +46,7 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 			if ids, err := (&ringFlags{}).identities(); err == nil {
 				r.Identities = ids // without keys what is in the ledger alone isn't shown
 			}
+			heldAgainstLedger(r, sum)
 			items, err := approvers.approvals(r, &ringFlags{})
 			if err != nil {
 				return err
@@ -71,6 +73,43 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "list everything")
 	approvers.add(cmd.Flags())
 	return cmd
+}
+
+// heldAgainstLedger says of what is shown what isn't as it was sealed, as far as keys and patience reach; it doesn't
+// verify the ledger itself.
+func heldAgainstLedger(r *store.Run, sum *report.Summary) {
+	lr, err := r.Ledger()
+	if err != nil {
+		sum.Completed = false
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("its ledger isn't there, the files beside it are nobody's word")
+		}
+		sum.Unsealed = append(sum.Unsealed, err.Error())
+		return
+	}
+	lr.Close()
+	if len(r.Identities) == 0 || r.Cut() || !r.HasCopies() {
+		return
+	}
+	faults, err := r.CompareQuickly()
+	for _, k := range faults {
+		if k.Derived {
+			if k.Name == store.FindingsFile { // features/ is made by this very command
+				sum.Remade = append(sum.Remade, k.Name)
+			}
+			continue
+		}
+		sum.Completed = false
+		sum.Unsealed = append(sum.Unsealed, k.Name+" "+k.Why)
+	}
+	if err != nil && !errors.Is(err, ledger.ErrNoKey) {
+		sum.Completed = false
+		sum.Unsealed = append(sum.Unsealed, err.Error())
+	}
+	const most = 4
+	if n := len(sum.Unsealed); n > most {
+		sum.Unsealed = append(sum.Unsealed[:most], fmt.Sprintf("and %d more: bodycam verify lists them", n-most))
+	}
 }
 
 func summarise(r *store.Run) (*report.Summary, error) { return summariseAll(r, false) }

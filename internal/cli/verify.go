@@ -62,7 +62,7 @@ Where the log's keys, a witness or an account vouched for two histories, --equiv
 convicts them before anybody, without this run. To verify such a file says whom: 0 where somebody is convicted.
 
 With --host and no RUN, the log that this machine keeps of its runs is verified, and every run that was recorded here
-and is gone, cut short or replaced is named; DIR (default: where each run was recorded) says where the runs are now.` +
+and is gone, cut short or replaced is named. Each is looked for in DIR, under whatever name, and else where it was recorded.` +
 			exits("0  verified", "1  tampered", "2  usage, or there is nothing to verify", "3  the input could not be read",
 				"4  incomplete or unverifiable: nothing false was found, but records, keys or a root of trust are missing"),
 		Example: `  bodycam verify runs/20260101-120000-ab
@@ -224,6 +224,9 @@ func (f *verifyFlags) verify(ctx context.Context, path string) (*verification, e
 		return v, f.bundle(v, trust)
 	}
 	if !isRunOrBundle(path) {
+		if _, err := os.Lstat(filepath.Join(path, store.InfoFile)); err == nil {
+			return v, v.noLedger()
+		}
 		return nil, withHint(usage("%s has no ledger to verify", path), "a run's ledger is the folder ledger in its directory; bodycam run prints where that is")
 	}
 	return v, f.run(ctx, v, trust)
@@ -284,6 +287,7 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 		return environment(fmt.Errorf("verifying %s: %w", v.Path, err))
 	}
 	v.undated()
+	v.identify(ids)
 	v.compareCopies(ids, f.noPayloads)
 	v.recorded()
 	v.conclude()
@@ -338,6 +342,57 @@ func (v *verification) compareCopies(ids []age.Identity, unasked bool) {
 		c.Status, c.Why = worseStatus(c.Status, ledger.StatusIncomplete), err.Error()
 	case r.Info.Ended.IsZero() && c.Status == ledger.StatusTampered && !v.Closed:
 		c.Status, c.Why = ledger.StatusIncomplete, "the run was cut off or is still written: its copies may be ahead of its ledger"
+	}
+}
+
+// noLedger is what is said of a run whose ledger isn't there.
+func (v *verification) noLedger() error {
+	v.Kind = "run"
+	v.Report = ledger.Missing("its ledger isn't there: the files beside it are nobody's word")
+	if _, err := os.Lstat(filepath.Join(v.Path, "ledger")); err == nil {
+		v.Report = ledger.Missing("its ledger has no genesis: the files beside it are nobody's word")
+	}
+	return nil
+}
+
+// runReport is which run the ledger says it is of.
+type runReport struct {
+	ID     string        `json:"id,omitempty"` // as it was sealed
+	Status ledger.Status `json:"status"`
+	Why    string        `json:"why,omitempty"`
+}
+
+func (r *runReport) reasons() []string {
+	if r.Why == "" {
+		return nil
+	}
+	return []string{r.Why}
+}
+
+// identify says which run it is, and whether its folder is named for another: two whole runs that changed places are
+// each what was recorded, and neither is what its name says.
+func (v *verification) identify(ids []age.Identity) {
+	if v.Verdict == ledger.Tampered || onlyLedger(v.Path) {
+		return
+	}
+	v.Run = &runReport{Status: ledger.StatusUnverifiable, Why: "its id is sealed, and nothing at hand opens it"}
+	if len(ids) == 0 {
+		return
+	}
+	id, err := (&store.Run{Dir: v.Path, Identities: ids}).SealedID()
+	switch {
+	case errors.Is(err, ledger.ErrNoKey):
+		return
+	case err != nil:
+		v.Run.Why = err.Error()
+		return
+	case id == "":
+		v.Run.Why = "its id is sealed when a run ends, and this one was cut off or is still written"
+		return
+	}
+	v.Run.ID, v.Run.Status, v.Run.Why = id, ledger.StatusVerified, ""
+	if abs, err := filepath.Abs(v.Path); err == nil && store.IsID(filepath.Base(abs)) && filepath.Base(abs) != id {
+		v.Run.Status, v.Run.Why = ledger.StatusIncomplete, "its folder has the name of another run, "+filepath.Base(abs)
 	}
 }
 

@@ -206,7 +206,7 @@ func (r *hostReport) conclude() {
 	}
 }
 
-// findRuns looks for each run: in the folder that was given, under whatever name, or where it was recorded.
+// findRuns looks for each run: in the folder that was given, under whatever name, and else where it was recorded.
 func (f *verifyFlags) findRuns(ctx context.Context, states []*hostlog.State, where string) ([]hostRun, error) {
 	found := map[string]string{} // log → directory
 	if where != "" {
@@ -226,13 +226,10 @@ func (f *verifyFlags) findRuns(ctx context.Context, states []*hostlog.State, whe
 	for _, st := range states {
 		dir, ok := found[st.Log]
 		delete(found, st.Log)
-		if !ok && where == "" {
-			dir = st.Dir
+		if !ok {
+			dir = st.Dir // only what is nowhere is vanished
 		}
-		run := hostRun{Run: st.Run, Log: st.Log, Dir: st.Dir, Began: st.Opened}
-		if dir != "" {
-			run.Dir = dir
-		}
+		run := hostRun{Run: st.Run, Log: st.Log, Dir: dir, Began: st.Opened}
 		if err := run.check(ctx, st, dir); err != nil {
 			return nil, err
 		}
@@ -247,7 +244,7 @@ func (f *verifyFlags) findRuns(ctx context.Context, states []*hostlog.State, whe
 // check looks whether a run is there and ends as the machine's log says, or later.
 func (h *hostRun) check(ctx context.Context, st *hostlog.State, dir string) error {
 	gen, err := runGenesis(dir)
-	if dir == "" || errors.Is(err, os.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) {
 		h.State, h.Reason = hostVanished, "its ledger isn't there"
 		return nil
 	}
@@ -296,7 +293,7 @@ func (r *hostReport) text(s *streams) error {
 	for _, run := range r.Runs {
 		counts[run.State]++
 	}
-	fmt.Fprintf(&b, "\n  %d runs: %d intact, %d vanished, %d tampered with, %d without an end, %d that it doesn't know\n", len(r.Runs),
+	fmt.Fprintf(&b, "\n  %s: %d intact, %d vanished, %d tampered with, %d without an end, %d that it doesn't know\n", count(uint64(len(r.Runs)), "run"),
 		counts[hostIntact], counts[hostVanished], counts[hostTampered], counts[hostUnended], counts[hostUnknown])
 	for _, run := range r.Runs {
 		if run.State == hostIntact {

@@ -20,6 +20,7 @@ type verification struct {
 	Kind      string             `json:"kind"` // run, bundle
 	Path      string             `json:"path"`
 	Trust     []string           `json:"trust"` // the roots of trust, in words
+	Run       *runReport         `json:"run,omitempty"`
 	Copies    *copiesReport      `json:"copies,omitempty"`
 	Mirror    *mirror.Comparison `json:"mirror,omitempty"`
 	Host      *hostNote          `json:"host,omitempty"`
@@ -47,6 +48,9 @@ func (v *verification) conclude() {
 		if c.missed { // whoever reads the copies must not take the ledger's word for them
 			lower(ledger.StatusIncomplete)
 		}
+	}
+	if v.Run != nil {
+		lower(v.Run.Status)
 	}
 	if v.Mirror != nil {
 		lower(v.Mirror.Status)
@@ -106,6 +110,11 @@ func (v *verification) text(s *streams) error {
 	v.Claims.Each(func(name string, c *ledger.Claim) {
 		line(strings.ReplaceAll(name, "_", " "), c.Status, claimWords[name], c.Reasons, c.RestsOn)
 	})
+	if r := v.Run; r != nil && r.Status != ledger.StatusUnverifiable {
+		line("run", r.Status, "it is "+bodycam.Printable(r.ID)+", as was sealed", r.reasons(), nil)
+	} else if r != nil {
+		line("run", r.Status, "which run it is", r.reasons(), nil)
+	}
 	if c := v.Copies; c != nil {
 		line("copies", c.Status, "the run's working copies are what was sealed", c.reasons(), nil)
 	}
@@ -132,9 +141,9 @@ func (v *verification) text(s *streams) error {
 		writeApprovals(&b, v.Approvals)
 	}
 	fmt.Fprintf(&b, "\n  root of trust: %s\n", bodycam.Printable(strings.Join(v.Trust, "; ")))
-	fmt.Fprintf(&b, "  log %s by %s: %d epochs, %d records, %d events in batches", short(v.Log), bodycam.Printable(v.Recorder), v.Epochs, v.Records, v.Events)
+	fmt.Fprintf(&b, "  log %s by %s: %s, %s, %s in batches", short(v.Log), bodycam.Printable(v.Recorder), count(v.Epochs, "epoch"), count(v.Records, "record"), count(v.Events, "event"))
 	if v.Erased > 0 {
-		fmt.Fprintf(&b, ", %d payloads erased", v.Erased)
+		fmt.Fprintf(&b, ", %s erased", count(v.Erased, "payload"))
 	}
 	b.WriteByte('\n')
 	for _, d := range v.Disclosed {
@@ -142,6 +151,14 @@ func (v *verification) text(s *streams) error {
 	}
 	_, err := s.out.Write([]byte(b.String()))
 	return err
+}
+
+// count is a number with its noun.
+func count(n uint64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func short(id string) string {

@@ -176,6 +176,10 @@ func (l *Log) tryWriter() (*ledger.Writer, error) {
 		}
 		return w, nil
 	}
+	if errors.Is(err, ledger.ErrSigners) {
+		return nil, fmt.Errorf("%s: %w: it was begun with another ring than the one at hand. Use that one ($BODYCAM_KEYS, --keys), "+
+			"or another folder for this machine's state ($BODYCAM_HOME); a ring that is to follow another is made by `bodycam keys rotate`", l.Dir, err)
+	}
 	return nil, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -101,5 +102,26 @@ func TestHandOver(t *testing.T) {
 	l.Signers = [][]checkpoint.Signer{signers(t, 3)}
 	if err := l.CloseRun(ctx, "a", dir); err == nil {
 		t.Error("foreign keys could write")
+	}
+}
+
+// A log that was begun with other keys can't be continued; what to do is said.
+func TestOtherKeys(t *testing.T) {
+	ctx := context.Background()
+	dir, run := filepath.Join(t.TempDir(), "host"), t.TempDir()
+	if err := newRun(t, run).Close(); err != nil {
+		t.Fatal(err)
+	}
+	first := &Log{Dir: dir, Signers: [][]checkpoint.Signer{signers(t, 1)}, Recorder: "test"}
+	if err := first.OpenRun(ctx, "a", run); err != nil {
+		t.Fatal(err)
+	}
+	other := &Log{Dir: dir, Signers: [][]checkpoint.Signer{signers(t, 2)}, Recorder: "test"}
+	err := other.OpenRun(ctx, "b", run)
+	if !errors.Is(err, ledger.ErrSigners) || !strings.Contains(err.Error(), "$BODYCAM_HOME") || !strings.Contains(err.Error(), "$BODYCAM_KEYS") {
+		t.Errorf("%v", err)
+	}
+	if err := first.OpenRun(ctx, "c", run); err != nil {
+		t.Errorf("with the keys that it was begun with: %v", err)
 	}
 }

@@ -24,6 +24,9 @@ type Summary struct {
 	Account   Account           `json:"account"`
 	NotSeen   []string          `json:"not_seen"`
 	Completed bool              `json:"complete"`
+	// Unsealed names what isn't what was sealed, and why; Remade what can have been made again since.
+	Unsealed []string `json:"unsealed,omitempty"`
+	Remade   []string `json:"remade,omitempty"`
 	// LastWords is the last line of the standard error of an agent that failed.
 	LastWords string `json:"last_words,omitempty"`
 	// NotStarted tells that the agent's program never ran.
@@ -139,6 +142,12 @@ func (s *Summary) header(t *text) {
 		record = t.paint("33", "cut off, or still being written")
 	case !c.Complete:
 		record = t.paint("33", "INCOMPLETE: "+bodycam.Printable(strings.Join(c.Reasons, "; ")))
+	}
+	if len(s.Unsealed) > 0 {
+		record = t.paint("31", "NOT WHAT WAS SEALED: "+bodycam.Printable(strings.Join(s.Unsealed, "; "))) + "; besides " + record
+	}
+	if len(s.Remade) > 0 {
+		record += "; not as it was sealed, made again or edited: " + bodycam.Printable(strings.Join(s.Remade, ", "))
 	}
 	var lost uint64
 	var names []string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -46,13 +47,15 @@ func isBeside(name string) bool {
 
 // CompareCopies holds the working copies of a run against its ledger, which must have been verified before. It needs
 // the run's identities. A run that is still being written, or was cut off, has copies that the ledger doesn't know.
-func (r *Run) CompareCopies() ([]CopyFault, error) {
+func (r *Run) CompareCopies() ([]CopyFault, error) { return r.compareCopies(false) }
+
+func (r *Run) compareCopies(quick bool) ([]CopyFault, error) {
 	lr, err := r.Ledger()
 	if err != nil {
 		return nil, err
 	}
 	defer lr.Close()
-	c := comparer{run: r, log: lr, open: Batches{log: lr}, known: map[string]bool{}}
+	c := comparer{run: r, quick: quick, log: lr, open: Batches{log: lr}, known: map[string]bool{}}
 	if err := c.begin(); err != nil {
 		return nil, err
 	}
@@ -68,8 +71,49 @@ func (r *Run) CompareCopies() ([]CopyFault, error) {
 	return c.faults, err
 }
 
+// maxQuick is how many bytes of what was sealed [Run.CompareQuickly] opens of a file or of the events.
+const maxQuick = 4 << 20
+
+// CompareQuickly is CompareCopies for whoever only shows a run, and hasn't verified its ledger: run.json, the rows, the
+// findings and the other files are compared, events and files where they are small.
+func (r *Run) CompareQuickly() ([]CopyFault, error) {
+	return r.compareCopies(true)
+}
+
+// SealedID is the run's id as it was sealed when the run ended; empty where it didn't end. It needs the run's
+// identities; without the right one the error wraps [ledger.ErrNoKey].
+func (r *Run) SealedID() (string, error) {
+	lr, err := r.Ledger()
+	if err != nil {
+		return "", err
+	}
+	defer lr.Close()
+	id := ""
+	for rec, err := range lr.Records(0) {
+		if err != nil {
+			return "", fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
+		}
+		if rec.Type != RecordRun {
+			continue
+		}
+		var info struct {
+			ID string `json:"id"`
+		}
+		b, err := lr.Payload(rec)
+		if err == nil {
+			err = json.Unmarshal(b, &info)
+		}
+		if err != nil {
+			return "", fmt.Errorf("record %d of %s: what was sealed of the run: %w", rec.Seq, r.Dir, err)
+		}
+		id = info.ID
+	}
+	return id, nil
+}
+
 type comparer struct {
 	run    *Run
+	quick  bool // large payloads aren't opened
 	log    *ledger.Reader
 	open   Batches
 	seg    *segmentReader // nil: there is no working copy of the events
@@ -100,12 +144,19 @@ func (c *comparer) begin() error {
 		return nil
 	}
 	c.seg, c.copies = seg, true
+	if info, err := seg.f.Stat(); c.quick && (err != nil || info.Size() > maxQuick) {
+		seg.close()
+		c.seg = nil
+	}
 	return nil
 }
 
 func (c *comparer) record(rec *ledger.ReadRecord) error {
 	switch rec.Type {
 	case RecordEvents:
+		if c.quick && (c.seg == nil || c.bad) {
+			return nil
+		}
 		events, err := c.open.Events(rec)
 		if err != nil {
 			return err
@@ -183,7 +234,13 @@ func (c *comparer) events(rec *ledger.ReadRecord, events [][]byte) {
 func (c *comparer) file(rec *ledger.ReadRecord) error {
 	var w headWriter
 	w.sum = sha256.New()
-	if err := c.log.PayloadTo(rec, &w); err != nil {
+	if c.quick {
+		w.most = maxQuick
+	}
+	if err := c.log.PayloadTo(rec, &w); errors.Is(err, errLarge) {
+		c.known[bodycam.Unescape(w.head.Name)] = true
+		return nil
+	} else if err != nil {
 		return err
 	}
 	head, err := w.parse()
@@ -283,6 +340,9 @@ func (c *comparer) remade() error {
 	return err
 }
 
+// errLarge: the file is larger than what is to be read.
+var errLarge = errors.New("larger than what is compared")
+
 // headWriter splits a RecordFile's payload into its head and the digest of the rest.
 type headWriter struct {
 	buf  []byte // until the head is whole
@@ -291,6 +351,7 @@ type headWriter struct {
 	sum  hash.Hash
 	size int64     // of the content
 	rest io.Writer // where the content goes besides; may be nil
+	most int64     // bytes of a file that is read; 0: any
 }
 
 func (w *headWriter) Write(b []byte) (int, error) {
@@ -306,6 +367,9 @@ func (w *headWriter) Write(b []byte) (int, error) {
 		}
 		w.head, w.done = head, true
 		b, w.buf = w.buf[size:], nil
+		if w.most > 0 && head.Size > w.most {
+			return 0, errLarge
+		}
 	}
 	w.sum.Write(b)
 	w.size += int64(len(b))

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"syscall"
 	"time"
@@ -64,6 +65,11 @@ func NewID(at time.Time) string {
 	at = at.UTC()
 	return fmt.Sprintf("%s-%03d-%x", at.Format("20060102-150405"), at.Nanosecond()/1e6, r)
 }
+
+var idForm = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}-[0-9]{3}-[0-9a-f]{10}$`)
+
+// IsID tells whether a name is of the form of [NewID].
+func IsID(name string) bool { return idForm.MatchString(name) }
 
 // Create makes a run directory, which must not exist, and begins to write into it. Without sealing it has no ledger.
 func Create(dir string, info bodycam.Run, sealing *Sealing) (_ *Writer, err error) {
