@@ -184,6 +184,8 @@ var alerts = []sceneCase{
 	{"Port opened to others", "", event(bodycam.Event{Type: bodycam.TypeAccept, Proc: id(11), Proto: bodycam.ProtoTCP, Local: addr("10.0.0.2:4444"), Remote: addr("203.0.113.7:5555")})},
 	{"Raw packets", "", event(bodycam.Event{Type: bodycam.TypeBind, Proc: id(11), Proto: bodycam.ProtoPacket})},
 	{"Raw packets", "a socket for raw ICMP", event(bodycam.Event{Type: bodycam.TypeSend, Proc: id(11), Proto: bodycam.ProtoRaw, Local: addr("0.0.0.0:1"), Remote: addr("203.0.113.5:0"), Errno: 101})},
+	{"Raw packets", "a raw socket is opened", event(bodycam.Event{Type: bodycam.TypeSocket, Proc: id(11), Proto: bodycam.ProtoRaw, Detail: "AF_INET SOCK_RAW protocol 1"})},
+	{"Raw packets", "a packet socket is refused", event(bodycam.Event{Type: bodycam.TypeSocket, Proc: id(11), Proto: bodycam.ProtoPacket, Detail: "AF_PACKET SOCK_RAW protocol 0", Errno: 1})},
 	{"Control socket contacted", "docker", event(bodycam.Event{Type: bodycam.TypeConnect, Proc: id(11), Proto: bodycam.ProtoUnix, UnixAddr: "/var/run/docker.sock", Errno: 2})},
 	{"Descriptor passed", "", func(s *scene) { s.do(s.file(bodycam.TypePassFD, 11, "/root/.ssh/id_rsa", bodycam.Read)) }},
 	// destruction
@@ -481,6 +483,7 @@ var innocent = []sceneCase{
 	}},
 	{"Port opened to others", "from itself", event(bodycam.Event{Type: bodycam.TypeAccept, Proc: id(11), Proto: bodycam.ProtoTCP, Local: addr("127.0.0.1:8000"), Remote: addr("127.0.0.1:5555")})},
 	{"Raw packets", "netlink", event(bodycam.Event{Type: bodycam.TypeBind, Proc: id(11), Proto: bodycam.ProtoNetlink})},
+	{"Raw packets", "another kind is refused", event(bodycam.Event{Type: bodycam.TypeSocket, Proc: id(11), Proto: bodycam.ProtoOther, Detail: "AF_ALG SOCK_SEQPACKET protocol 0", Errno: 97})},
 	{"Raw packets", "ping", func(s *scene) {
 		s.do(bodycam.Event{Type: bodycam.TypeSend, Proc: id(s.run("/usr/bin/ping", "ping", "-c1", "a.trusted.example")), Proto: bodycam.ProtoRaw, Local: addr("0.0.0.0:1"), Remote: addr("10.0.0.9:0"), Host: "a.trusted.example", HostSource: bodycam.HostDNS})
 	}},
