@@ -40,7 +40,9 @@ means each of its elements; a field that isn't there is null. Events have the fi
 tool, intent, policy, approval, execution, effects, context, code and delegation, findings rule, severity and so on;
 files name, size, sha256 and text; rows of the agent's account kind, tool, command, args, output and so on, as in rows.jsonl. Each
 has besides record.seq, record.type (events, action, finding, file, row, run and so on), record.kind, record.epoch, record.time,
-record.wall and record.digest. An expression that asks for none but these opens no payload.
+record.wall and record.digest. An expression that asks for none but these opens no payload. No other
+field of record. is taken; of payloads any name is, since whoever records chooses them: one that no payload has is null, so
+that a name with a slip of the pen finds nothing.
 
 Answers carry sequence numbers and say what they cover: payloads that no key at hand opens, and such as were erased, are
 counted and not passed over. With --proof FILE the answers go into a bundle that anybody can verify; with --range too,

@@ -229,8 +229,12 @@ func (p *parser) operand() (operand, error) {
 	return o, p.advance()
 }
 
+// recordFields are the members of what opener.record writes. What payloads hold is up to who recorded them.
+var recordFields = []string{"seq", "index", "type", "kind", "epoch", "time", "wall", "group", "digest"}
+
 // path reads name.name[3].name; a name may be quoted after a dot: args."content-type".
 func (p *parser) path() (operand, error) {
+	at := p.tok.at
 	o := operand{path: []step{{name: p.tok.text, index: -1}}}
 	if err := p.advance(); err != nil {
 		return o, err
@@ -261,6 +265,9 @@ func (p *parser) path() (operand, error) {
 			}
 			o.path = append(o.path, step{index: n})
 		default:
+			if len(o.path) > 1 && o.path[0].name == "record" && !slices.Contains(recordFields, o.path[1].name) {
+				return o, p.lex.fault(at, "a record has "+strings.Join(recordFields, ", "), "a record has no field %q", o.path[1].name)
+			}
 			return o, nil
 		}
 		if err := p.advance(); err != nil {
