@@ -2,7 +2,7 @@ package rules
 
 import (
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -65,6 +65,7 @@ type compiler struct {
 	gaps      []gap
 	unknown   []gap    // fields that nobody knows
 	uses      []string // fields that it asks for
+	items     int      // of lists, put into all checks up to now
 	stack     []string
 	done      map[macroKey]*macroDone
 	slots     int
@@ -168,7 +169,10 @@ func (c *compiler) compileMacro(def *macroDef, positive bool) *macroDone {
 	if def.ast != nil {
 		d.compiled = c.condition(def.ast, positive)
 	}
-	d.gaps, d.unknown, d.uses = c.gaps, c.unknown, c.uses
+	// Each once: a macro that names another often, which does the same, would have them without end.
+	slices.Sort(c.uses)
+	d.gaps, d.unknown, d.uses = once(c.gaps), once(c.unknown), slices.Compact(c.uses)
+	d.compiled.checks = min(d.compiled.checks, math.MaxInt32)
 	c.stack = c.stack[:len(c.stack)-1]
 	c.rule, c.txt, c.gaps, c.unknown, c.uses = rule, txt, gaps, unknown, uses
 	if d.checks > 1 {
@@ -178,79 +182,16 @@ func (c *compiler) compileMacro(def *macroDef, positive bool) *macroDone {
 	return d
 }
 
-// values gives the literals of a check with the names of lists put in.
-func (c *compiler) values(k *checkExpr) []value {
-	if !k.list {
-		return k.vals
-	}
-	var out []value
-	for _, v := range k.vals {
-		l := c.lists[v.s]
-		if !v.bare || l == nil {
-			if v.bare && !k.inline {
-				c.nearList(v)
-			}
-			out = append(out, v)
-			continue
+func once(gaps []gap) []gap {
+	seen := map[gap]bool{}
+	var out []gap
+	for _, g := range gaps {
+		if !seen[g] {
+			seen[g] = true
+			out = append(out, g)
 		}
-		for _, s := range c.listItems(l, nil) {
-			out = append(out, value{s: s, off: v.off})
-		}
-	}
-	if len(k.vals) == 1 && k.vals[0].bare && !k.inline && c.lists[k.vals[0].s] == nil && !c.written(k) {
-		names := make([]string, 0, len(c.lists))
-		for n := range c.lists {
-			names = append(names, n)
-		}
-		c.hint(k.vals[0].off, nearest(k.vals[0].s, names), "there is no list %q", k.vals[0].s)
 	}
 	return out
-}
-
-// nearList warns of a word that is all but the name of a list: alone it is a value like any other. Names of lists have
-// an underscore or are long; a short word is near to many.
-func (c *compiler) nearList(v value) {
-	if len(v.s) < 8 && !strings.Contains(v.s, "_") || len(v.s) < 5 {
-		return
-	}
-	for _, n := range slices.Sorted(maps.Keys(c.lists)) {
-		if distance(v.s, n, 3) < 3 {
-			c.warn(c.txt.mark(v.off), c.rule, fmt.Sprintf("%q is no list and stands for itself", v.s), fmt.Sprintf("did you mean %q?", n))
-			return
-		}
-	}
-}
-
-// written tells whether the list of a check stands in parentheses; otherwise its one value is a list's name.
-func (c *compiler) written(k *checkExpr) bool {
-	off := k.vals[0].off
-	s := strings.TrimRight(c.txt.s[:min(off, len(c.txt.s))], " \t\r\n\b")
-	return strings.HasSuffix(s, "(")
-}
-
-// listItems gives the items of a list, with those of the lists that it names.
-func (c *compiler) listItems(l *listDef, above []string) []string {
-	if l.flat != nil {
-		return l.flat
-	}
-	for _, a := range above {
-		if a == l.name {
-			c.report(l.at, "list "+l.name, "the list leads back to itself: "+strings.Join(append(above, l.name), " → "), "")
-			return nil
-		}
-	}
-	flat := []string{}
-	for _, it := range l.items {
-		if sub := c.lists[it.s]; sub != nil && it.bare && it.s != l.name {
-			flat = append(flat, c.listItems(sub, append(above, l.name))...)
-			continue
-		}
-		flat = append(flat, it.s)
-	}
-	if len(above) == 0 {
-		l.flat = flat
-	}
-	return flat
 }
 
 // check compiles one comparison.

@@ -65,7 +65,7 @@ func (s *sequence) sees(t bodycam.Type) bool {
 			return true
 		}
 	}
-	return s.taint && flowTypes.has(t)
+	return s.taint && flowTypes.has(t) || s.by == byProcess && t == bodycam.TypeFork
 }
 
 // sequence compiles a sequence's steps.
@@ -154,6 +154,9 @@ func (p *progress) event(m *machine) *chain {
 		p.flow.follow(m, &p.dropped)
 	}
 	key := keyOf(m, s.by)
+	if s.by == byProcess && e.Type == bodycam.TypeFork && e.Errno == 0 {
+		p.inherit(m)
+	}
 	var found *chain
 	// From the last step to the first, so that one event doesn't serve as two steps.
 	for i := len(s.steps) - 1; i >= 0; i-- {
@@ -178,6 +181,19 @@ func (p *progress) event(m *machine) *chain {
 		p.keep(m, key, i, next)
 	}
 	return found
+}
+
+// inherit lets a child go on with what its parent began: it is the same program until it becomes another.
+func (p *progress) inherit(m *machine) {
+	cs := p.byKey[m.ev.Proc]
+	if cs == nil || m.ev.Child == (bodycam.Proc{}) || m.ev.Child == m.ev.Proc {
+		return
+	}
+	for i, c := range cs {
+		if c != nil && p.intime(m, c) {
+			p.keepFor(m, m.ev.Child, i, &chain{steps: c.steps, sure: c.sure * throughFork})
+		}
+	}
 }
 
 // keyOf is what events must have in common: the tree's root, the process, or nothing.
@@ -219,19 +235,24 @@ func (p *progress) intime(m *machine, c *chain) bool {
 }
 
 func (p *progress) keep(m *machine, key bodycam.Proc, i int, c *chain) {
+	if p.keepFor(m, key, i, c) && p.seq.taint {
+		p.flow.hold(m.ev.Proc, hold{c, c.sure}, &p.dropped)
+	}
+}
+
+// keepFor tells whether there was room.
+func (p *progress) keepFor(m *machine, key bodycam.Proc, i int, c *chain) bool {
 	cs := p.byKey[key]
 	if cs == nil {
 		if len(p.byKey) >= maxChains && !p.expire(m) {
 			p.dropped++
-			return
+			return false
 		}
 		cs = &[maxSteps]*chain{}
 		p.byKey[key] = cs
 	}
 	cs[i] = c
-	if p.seq.taint {
-		p.flow.hold(m.ev.Proc, hold{c, c.sure}, &p.dropped)
-	}
+	return true
 }
 
 // expire forgets beginnings that are too old to be continued, and tells whether there were any. It looks again only after
@@ -332,8 +353,8 @@ func (f *flow) follow(m *machine, dropped *uint64) {
 	case bodycam.TypeExec:
 		// The program's own bytes come into the process, and those of a script that it is given.
 		f.moves(e, true, false, dropped)
-		if script := m.proc.script(); script != "" && len(f.byPath) > 0 {
-			if h, ok := f.byPath[script]; ok {
+		for _, name := range []string{m.proc.script(), m.proc.Exe} { // the latter is named alone where a loader runs it
+			if h, ok := f.byPath[name]; ok && name != "" && name != e.Exe {
 				f.hold(e.Proc, h.through(throughFile), dropped)
 			}
 		}

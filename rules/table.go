@@ -246,21 +246,26 @@ func (t *Table) exec(e *bodycam.Event, p *Process) {
 	if q.Exe == "" {
 		q.Exe = e.Path
 	}
+	dev, ino := e.Dev, e.Ino
+	loaded, argv := q.loaded()
+	if loaded != "" {
+		q.Exe, q.Argv, dev, ino = loaded, argv, 0, 0
+	}
 	if e.SID != 0 {
 		q.SID = e.SID
 	}
 	name := q.Exe
-	if e.PathGiven != "" {
+	if e.PathGiven != "" && loaded == "" {
 		name = e.PathGiven
 	}
 	if q.Script != "" {
 		name = q.Script
 	}
 	q.Name = comm(name)
-	q.Dev, q.Ino = e.Dev, e.Ino
+	q.Dev, q.Ino = dev, ino
 	q.Memfd = e.Access&bodycam.Temp != 0 || e.Marks&bodycam.MarkAnonymous != 0 || strings.HasPrefix(q.Exe, "memfd:") || strings.HasPrefix(q.Exe, "/memfd:")
-	q.Written, q.Writer = t.wasWritten(e.Dev, e.Ino, q.Exe), ""
-	if f := t.File(e.Dev, e.Ino); f != nil {
+	q.Written, q.Writer = t.wasWritten(dev, ino, q.Exe), ""
+	if f := t.File(dev, ino); f != nil {
 		q.Writer = f.Writer
 	}
 	script := q.script()

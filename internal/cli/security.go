@@ -175,6 +175,8 @@ func securityPolicy(info *bodycam.Run, p *kind.Plan) security.Policy {
 	}
 	y.HarnessPrograms = info.Agent.Programs
 	y.NoHarness = p.Agent.Harness == "command" || p.Agent.Harness == ""
+	y.BareCommand = p.Task.Form == kind.FormCommand
+	y.Untrusted = slices.ContainsFunc(p.Kind.Sources, func(f kind.FileDigest) bool { return f.Path == "builtin:untrusted" })
 	y.TrustedPrograms = append(slices.Clone(y.TrustedPrograms), info.Agent.Programs...)
 	y.HarnessState = append(slices.Clone(y.HarnessState), info.Agent.State...)
 	y.TrustedHosts = append(y.TrustedHosts, p.Judge.Allow.Hosts...)

@@ -100,9 +100,7 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 		return 0
 	}
 	x := c.task.explain(kind, name)
-	if c.opts.Explain != nil {
-		x |= c.opts.Explain(kind, name)
-	}
+	x |= c.opts.explained(kind, name)
 	switch e.Type {
 	case bodycam.TypeExec:
 		if strings.Contains(strings.ToLower(strings.Join(e.Argv[:min(len(e.Argv), 16)], " ")), "reflog") && c.task.hasAny(tidying) {
@@ -123,12 +121,27 @@ func (c *context) Explain(e *bodycam.Event) rules.Explanation {
 	return x
 }
 
+// explained is what else explains a resource. A bare command explains nothing, whoever takes it for a task's text.
+func (o *Options) explained(kind bodycam.ResourceKind, name string) rules.Explanation {
+	if o.Explain == nil {
+		return 0
+	}
+	x := o.Explain(kind, name)
+	if o.Policy.BareCommand {
+		x &^= rules.ByTask
+	}
+	return x
+}
+
 // tidying are words of a task that asks for a repository to be made smaller, or its commits to be others.
 var tidying = []string{"squash", "pack", "repack", "gc", "garbage", "shrink", "smaller", "rewrite", "rebase", "reflog", "purge", "prune"}
 
 // namedScript tells whether a script of the workspace does it that the task names and the run didn't write: what that
-// replaces of its own output was asked for.
+// replaces of its own output was asked for. The repository's history is nobody's output.
 func (c *context) namedScript(e *bodycam.Event) bool {
+	if c.opts.Policy.Untrusted || repository(e.Path) != "" {
+		return false
+	}
 	for p, n := c.Process(e.Proc), 0; p != nil && n < 8; p, n = p.Parent, n+1 {
 		if s := p.Runs(); s != "" && !p.ScriptWritten && c.task.explain(bodycam.File, s) != 0 {
 			return true
@@ -156,6 +169,15 @@ func resource(e *bodycam.Event) (bodycam.ResourceKind, string) {
 		return bodycam.Command, first(e.Path, e.PathGiven)
 	}
 	return bodycam.File, first(e.Path, e.PathGiven)
+}
+
+// repository is the .git directory that a file lies in, "" where it lies in none.
+func repository(name string) string {
+	i := strings.Index(name+"/", "/.git/")
+	if i < 0 {
+		return ""
+	}
+	return name[:i+len("/.git")]
 }
 
 func first(names ...string) string {
@@ -379,6 +401,11 @@ func (a *Analyser) exe(e *bodycam.Event) string {
 // subject is the resource that a finding is about: of a call with two paths the second, which it made or replaced.
 func subject(r *rules.Rule, e *bodycam.Event) string {
 	kind, name := resource(e)
+	if kind == bodycam.File && r.Class == "destruction" {
+		if git := first(repository(name), repository(e.Path2)); git != "" {
+			return git // what is lost is the one history, however many files it has
+		}
+	}
 	if kind == bodycam.File && e.Path2 != "" && r.Class != "credentials" && e.Type != bodycam.TypeMount {
 		return e.Path2
 	}
@@ -543,6 +570,9 @@ func (a *Analyser) Findings() []bodycam.Finding {
 			}
 		}
 		a.calls.say(f, &out[i])
+		if f.Class == "destruction" && f.Count > 1 && repository(f.Resource) == f.Resource && f.Resource != "" {
+			out[i].Title = clip(fmt.Sprintf("%s, the first of %d calls in %s", f.Title, f.Count, bodycam.Printable(f.Resource)))
+		}
 	}
 	sort.SliceStable(out, func(i, j int) bool {
 		if out[i].Severity != out[j].Severity {

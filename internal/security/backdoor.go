@@ -116,6 +116,7 @@ type backdoors struct {
 	hosts   []string
 	asked   capability
 	emptied []Changed // files that held something and hold nothing now
+	noise   []Changed // files that were text and are as encrypted ones now
 	out     []bodycam.Finding
 }
 
@@ -125,8 +126,8 @@ const maxContent = 2 << 20 // bytes of a file that are read
 // got the ability to run programs, use the network, read credentials or hide what it does, where the task didn't ask
 // for it. Where the content before isn't kept, an existing file counts as changed throughout, and the finding says so.
 func Backdoors(opts Options, files []Changed, contents Contents) []bodycam.Finding {
-	b := &backdoors{policy: opts.Policy, task: newTaskText(opts.Policy), explain: opts.Explain, hosts: hosts(opts.Policy.TrustedHosts)}
-	if b.explain == nil {
+	b := &backdoors{policy: opts.Policy, task: newTaskText(opts.Policy), explain: opts.explained, hosts: hosts(opts.Policy.TrustedHosts)}
+	if opts.Explain == nil {
 		b.explain = b.task.explain
 	}
 	for _, a := range asks {
@@ -140,6 +141,7 @@ func Backdoors(opts Options, files []Changed, contents Contents) []bodycam.Findi
 		b.file(f, contents)
 	}
 	b.mass()
+	b.ransom()
 	b.gone(files, contents)
 	b.removedTests(files, contents)
 	for i := range b.out {
@@ -159,15 +161,16 @@ func (b *backdoors) mass() {
 	f := bodycam.Finding{Analysis: Name, Rule: "Files emptied", Class: "destruction", Severity: bodycam.Critical, Count: uint64(len(b.emptied)),
 		Title:    fmt.Sprintf("%d files of the workspace hold nothing any more, %s among them", len(b.emptied), clip(bodycam.Printable(b.emptied[0].Path))),
 		Detail:   "Files that held something before the run were emptied, and the task doesn't ask for it.",
-		Resource: path.Dir(b.emptied[0].Path), Tags: []string{"destruction", "content"}, Naming: "exact"}
-	for _, e := range b.emptied {
-		for _, s := range e.Events {
-			if len(f.Events) < maxEvents {
-				f.Events = append(f.Events, s)
-			}
-		}
-	}
+		Resource: commonDir(b.emptied), Events: eventsOf(b.emptied), Tags: []string{"destruction", "content"}, Naming: "exact"}
 	b.out = append(b.out, f)
+}
+
+// eventsOf are the first events that wrote any of the files.
+func eventsOf(files []Changed) (out []uint64) {
+	for _, f := range files {
+		out = append(out, f.Events[:min(len(f.Events), maxEvents-len(out))]...)
+	}
+	return out
 }
 
 // How many files must be gone: many, or nearly all of a few.
@@ -258,7 +261,7 @@ func (b *backdoors) file(f Changed, contents Contents) {
 		b.emptied = append(b.emptied, f)
 		return
 	}
-	if b.encrypted(f, before, after) || b.dataGone(f, before, after) || b.redirects(f, kind, before, after, unknown) {
+	if b.encrypted(f, before, after) || b.dataGone(f, before, after) || b.unselects(f, before, after, unknown) || b.redirects(f, kind, before, after, unknown) {
 		return
 	}
 	if globAny(lockFiles, f.Path) {
@@ -566,18 +569,6 @@ func hiddenText(added []string) string {
 func looksLikeText(b []byte) bool {
 	b = b[:min(len(b), 8000)]
 	return !slices.Contains(b, 0) && (utf8.Valid(b) || len(b) == 8000 || entropy(b) < 6)
-}
-
-// encrypted reports a file that was text, or small in entropy, and is now noise without the head of any known format.
-func (b *backdoors) encrypted(f Changed, before, after []byte) bool {
-	if len(before) < 64 || len(after) < 256 || !looksLikeText(before) || looksLikeText(after) || known(after) || entropy(after) < 7.2 {
-		return false
-	}
-	b.out = append(b.out, bodycam.Finding{Analysis: Name, Rule: "File encrypted", Class: "destruction", Severity: bodycam.Critical, Count: 1,
-		Title:    clip(bodycam.Printable(f.Path)) + " was text and is now noise, as an encrypted file is",
-		Detail:   "The content after the run has no structure and the head of no known format.",
-		Resource: f.Path, Events: f.Events, Tags: []string{"destruction", "ransomware", "T1486"}, Naming: "exact"})
-	return true
 }
 
 func known(b []byte) bool {

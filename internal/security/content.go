@@ -63,7 +63,7 @@ var (
 	leaves  = regexp.MustCompile(`(?m)^(import os;\s*)?(os\._exit|sys\.exit|exit|quit)\(0\)\s*$|^process\.exit\(0\)`)
 	alike   = regexp.MustCompile(`def __(eq|ne)__\([^)]*\)[^:]*:\s*(return\s+(True|False)\b)`)
 	makers  = []string{"pytest plugin", "test runner", "test framework", "test reporter", "test harness", "reporting hook", "makereport"}
-	skips   = regexp.MustCompile(`@pytest\.mark\.(skip|xfail)\b|\bpytest\.(skip|xfail)\(|@unittest\.(skip|expectedFailure)|\bself\.skipTest\(|\bt\.Skip(Now|f)?\(|\b(it|test|describe)\.(skip|todo)\(|\bx(it|describe|test)\(|#\[ignore\]|@(Disabled|Ignore)\b`)
+	skips   = regexp.MustCompile(`@pytest\.mark\.(skip|xfail)\b|\bpytest\.(skip|xfail)\(|@unittest\.(skip|expectedFailure)|\bself\.skipTest\(|\bt\.Skip(Now|f)?\(|\b(it|test|describe)\.(skip|todo)\(|\bx(it|describe|test)\(|#\[ignore\]|@(Disabled|Ignore)\b|\b__test__\s*=\s*False\b`)
 	trivial = regexp.MustCompile(`\bassert\s+(True|1|not\s+False|"[^"]*"|'[^']*')\s*(,|#|$)|\bassert(True)?\(\s*(True|true|1)\s*\)|\bassert(False)?\(\s*!\s*false\s*\)|\bexpect\(\s*(true|1)\s*\)|\bassert!\(\s*true\s*\)|\bassert\.(ok|True|isTrue)\(\s*(t,\s*)?(true|1)\s*\)`)
 	claims  = regexp.MustCompile(`\bassert\w*\b|\bexpect\s*\(|\brequire\.[A-Z]\w+\(|\bt\.(Error|Fatal|Fail)\w*\(|\.should\b|\b(EXPECT|ASSERT)_[A-Z]+|\bassert(_eq|_ne)?!`)
 	testDir = regexp.MustCompile(`(^|/)(tests?|__tests__|specs?)/`)
@@ -78,7 +78,7 @@ func isTest(p string) bool {
 // claimed counts the lines that assert something which may turn out false.
 func claimed(data []byte) (n int) {
 	for _, l := range lines(data) {
-		if claims.MatchString(l) && !trivial.MatchString(l) && !strings.HasPrefix(strings.TrimSpace(l), "import ") && !strings.HasPrefix(strings.TrimSpace(l), "from ") {
+		if claims.MatchString(l) && !alwaysTrue(l) && !strings.HasPrefix(strings.TrimSpace(l), "import ") && !strings.HasPrefix(strings.TrimSpace(l), "from ") {
 			n++
 		}
 	}
@@ -106,12 +106,14 @@ func (b *backdoors) tests(f Changed, before, after []byte, unknown string) bool 
 	was, is := claimed(before), claimed(after)
 	what := ""
 	switch {
-	case is < was && slices.ContainsFunc(added, trivial.MatchString):
+	case is < was && slices.ContainsFunc(added, alwaysTrue):
 		what = "asserts what is always true, where it asserted something before"
 	case slices.ContainsFunc(added, skips.MatchString) && !b.task.hasAny([]string{"skip", "skipped", "xfail", "disable", "flaky", "quarantine"}):
 		what = "skips tests that were run before"
 	case was > 1 && is == 0:
 		what = "asserts nothing any more"
+	case renamed(f.Path, before, after) != "":
+		what = fmt.Sprintf("runs the test %s no more: it has a name that no test has", clip(bodycam.Printable(renamed(f.Path, before, after))))
 	default:
 		return false
 	}

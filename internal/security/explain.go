@@ -22,6 +22,9 @@ type taskText struct {
 var wholePath = regexp.MustCompile("(?:^|[\\s`\"'(])(~?/[A-Za-z0-9._/-]*[A-Za-z0-9_-])")
 
 func newTaskText(p Policy) *taskText {
+	if p.BareCommand {
+		return &taskText{workspace: paths(p.Workspace)}
+	}
 	t := &taskText{text: strings.ToLower(p.Task), workspace: paths(p.Workspace)}
 	for _, m := range wholePath.FindAllStringSubmatch(p.Task, -1) {
 		name := m[1]

@@ -29,6 +29,11 @@ type Policy struct {
 
 	// Task is the task's text: what it names is explained by it.
 	Task string
+	// BareCommand tells that the task is no more than a command line. That is the agent, not what somebody asked it for:
+	// its text explains nothing.
+	BareCommand bool
+	// Untrusted tells that the task's own scripts are what is watched: what they delete wasn't asked for.
+	Untrusted bool
 }
 
 // Decoy is a credential that has no use but to be found. Its value is unique to the run.

