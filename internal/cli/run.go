@@ -272,6 +272,9 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 			return ExitEnvironment, environment(terr)
 		}
 		fmt.Fprintf(s.out, "\nrun directory: %s\n", r.Dir)
+		if at := output(r, plan); at != "" {
+			fmt.Fprintf(s.out, "output:        %s\n", at)
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(s.err, "bodycam: %v\n", err)
@@ -280,6 +283,16 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		}
 	}
 	return status, nil
+}
+
+// output is where a command's standard output is kept, "" where it wrote none, or only the ledger has it.
+func output(r *store.Run, plan *kind.Plan) string {
+	name := filepath.Join(store.AgentDir, "stdout")
+	st, err := os.Stat(r.Path(name))
+	if plan.Agent.Harness != "command" || err != nil || st.Size() == 0 {
+		return ""
+	}
+	return r.Path(name)
 }
 
 // hint says what to do about a failed run, "" where the error says it all.

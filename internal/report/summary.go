@@ -159,10 +159,14 @@ func (s *Summary) header(t *text) {
 		}
 		names = append(names, n)
 	}
-	if len(names) == 0 {
+	told := thousands(lost) + " lost"
+	switch {
+	case r.Ended.IsZero(): // the sensors give their account at the end
+		told, names = "how many were lost isn't known", []string{"no sensor gave its account"}
+	case len(names) == 0:
 		names = []string{"no sensor"}
 	}
-	t.f("  record     %s: %s events for %s calls, %s lost (%s)\n", record, thousands(r.Counts.Events), thousands(r.Counts.Calls), thousands(lost), strings.Join(names, ", "))
+	t.f("  record     %s: %s events for %s calls, %s (%s)\n", record, thousands(r.Counts.Events), thousands(r.Counts.Calls), told, strings.Join(names, ", "))
 	e := r.Environment
 	t.f("  isolation  base %s, network %s, seccomp %s", e.Base, e.Network, e.Seccomp)
 	t.f("\n")
