@@ -604,31 +604,6 @@ func TestVeryManyArguments(t *testing.T) {
 	}
 }
 
-// The fastest of ten starts, the program's run included, tells what a start costs on a machine that is busy otherwise.
-func TestStartsQuickly(t *testing.T) {
-	best := time.Hour
-	for i := range 10 {
-		start := time.Now()
-		b := testBox(t, func(c *Config) {
-			c.ID += fmt.Sprint(i)
-			c.Network.Mode = NetProxied
-			c.Limits = Limits{MemoryBytes: 1 << 30, CPUs: 2}
-		})
-		p, err := b.Start(t.Context(), Cmd{Argv: []string{"/bin/true"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if st, _ := p.Wait(); st.Code != 0 {
-			t.Fatalf("%+v", st)
-		}
-		best = min(best, time.Since(start))
-	}
-	t.Logf("best of ten: %v", best)
-	if !raceDetector && best > 50*time.Millisecond {
-		t.Errorf("a box takes %v to start", best)
-	}
-}
-
 // A tracer can take hold before the program runs, and its filter is in force from the first instruction.
 func TestAttach(t *testing.T) {
 	attached := 0
