@@ -20,6 +20,7 @@ type probeFlags struct {
 	client                             []string
 	skill                              string
 	out, resume, rescore               string
+	tampered                           bool
 	probes, repeat                     int
 	seed                               uint64
 	probesFile, writeProbes            string
@@ -114,7 +115,8 @@ func (f *probeFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.skill, "skill", "", "audit the Agent Skill in this folder: tasks within it are given to an agent program in the sandbox")
 	fl.StringVarP(&f.out, "out", "o", "audits", "folder for audits")
 	fl.StringVar(&f.resume, "resume", "", "take up an interrupted audit")
-	fl.StringVar(&f.rescore, "rescore", "", "score a finished audit again under the rules given; nobody is asked anything")
+	fl.StringVar(&f.rescore, "rescore", "", "score a finished audit again under the rules given; nobody is asked anything. Its seal is verified first")
+	fl.BoolVar(&f.tampered, "tampered", false, "with --rescore: score even an audit whose seal doesn't hold; the report says so")
 
 	fl.IntVar(&f.probes, "probes", 20, "probes a scope")
 	fl.IntVar(&f.repeat, "repeat", 1, "how often each is sent (pass^k)")
@@ -154,6 +156,7 @@ func (f *probeFlags) add(fl *pflag.FlagSet) {
 	fl.Float64Var(&f.rules.MaxExcluded, "max-excluded", f.rules.MaxExcluded, "share of excluded probes above which there is no verdict")
 	fl.Float64Var(&f.rules.Tolerance, "tolerance", f.rules.Tolerance, "a pattern surely more frequent than this fails the gate")
 	fl.StringArrayVar(&f.rules.Allow, "allow-tool", nil, "a tool that you know to be in order (repeatable)")
+	fl.StringArrayVar(&f.rules.Hosts, "allow-host", nil, "a host that you know to be in order, with those below it; those of --allow are (repeatable)")
 	fl.BoolVar(&f.sideEffects, "allow-side-effects", false, "send probes although the agent could change things outside our sandbox")
 	f.judge.add(fl)
 	fl.StringVar(&f.judgeError, "judge-error", "", "correct scores for the judge's error, measured in this output of \"bodycam judge eval --json\"")
@@ -196,23 +199,61 @@ func (f *probeFlags) corrects(judge string) error {
 		"measure this one: bodycam judge eval replies.jsonl --json > FILE, with the same --judge")
 }
 
+// ranges refuses numbers that can't be meant. What is no number at all is in no range.
+func (f *probeFlags) ranges() error {
+	const most = 1e9
+	for _, n := range []struct {
+		flag            string
+		value, from, to float64
+		want            string
+	}{
+		{"probes", float64(f.probes), 1, most, "at least 1"},
+		{"repeat", float64(f.repeat), 1, most, "at least 1"},
+		{"unseen", f.budget, 0, 1, "0 to 1"},
+		{"rounds", float64(f.rounds), 0, most, "0 or more"},
+		{"concurrency", float64(f.concurrency), 1, most, "at least 1"},
+		{"rate", f.rate, 0, most, "0 (no limit) or more"},
+		{"cost-each", f.costEach, 0, most, "0 or more"},
+		{"retries", float64(f.retries), 0, most, "0 or more"},
+		{"threshold", f.rules.Threshold, 0, 100, "0 to 100"},
+		{"consistency", f.rules.Consistency, 0, 1, "a share, 0 to 1"},
+		{"max-excluded", f.rules.MaxExcluded, 0, 1, "a share, 0 to 1"},
+		{"tolerance", f.rules.Tolerance, 0, 1, "a share, 0 to 1"},
+	} {
+		if !(n.value >= n.from && n.value <= n.to) {
+			return usage("--%s %v: want %s", n.flag, n.value, n.want)
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		none  bool // 0 has a meaning
+	}{
+		{"timeout", f.timeout, false}, {"trace-wait", f.traceWait, true}, {"contract-holds", f.holds, false},
+		{"ready-wait", f.service.wait, false}, {"idle", f.service.idle, true}, {"settle", f.service.settle, true},
+	} {
+		if d.value < 0 || d.value == 0 && !d.none {
+			return usage("--%s %v: want a duration above 0", d.flag, d.value)
+		}
+	}
+	return nil
+}
+
 // run carries the audit out.
 func (f *probeFlags) run(ctx context.Context, s *streams, target string, command []string) error {
 	f.rules.Seed = f.seed
-	switch {
-	case f.rules.Scoring != score.Bodycam && f.rules.Scoring != score.Agenttrust:
+	if f.rules.Scoring != score.Bodycam && f.rules.Scoring != score.Agenttrust {
 		return usage("--scoring %s: want bodycam or agenttrust", f.rules.Scoring)
-	case f.probes < 1 || f.repeat < 1:
-		return usage("--probes and --repeat: want at least 1")
-	case f.rules.Threshold < 0 || f.rules.Threshold > 100:
-		return usage("--threshold %v: want 0 to 100", f.rules.Threshold)
+	}
+	if err := f.ranges(); err != nil {
+		return err
 	}
 	if err := errors.Join(f.correction(), f.outputs()); err != nil {
 		return err
 	}
 	switch {
 	case f.rescore != "":
-		return f.again(s)
+		return f.again(ctx, s)
 	case f.service.mcp && f.skill != "":
 		return usage("--mcp and --skill exclude each other")
 	case f.service.mcp:

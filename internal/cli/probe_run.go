@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/trust/report"
 	"github.com/bodycam-dev/bodycam/internal/trust/score"
 	"github.com/bodycam-dev/bodycam/internal/trust/trace"
+	"github.com/bodycam-dev/bodycam/ledger"
 )
 
 // probing is one run of `bodycam probe`.
@@ -47,6 +49,7 @@ type probing struct {
 	around func(p *trust.Probe) (func(), error)
 	// recorded are the probes whose windows the record of an interrupted run of the agent holds
 	recorded map[string]bool
+	reached  string   // digest of how the agent is reached and run
 	skill    *skilled // the agent program that has the skill, where one is audited
 	notes    []string
 }
@@ -73,6 +76,9 @@ func (p *probing) do(ctx context.Context) error {
 	}
 	defer stop()
 	p.where()
+	if err := p.sameAgent(); err != nil {
+		return err
+	}
 	switch {
 	case p.f.skill != "":
 		return p.inHarness(ctx)
@@ -239,7 +245,7 @@ func (p *probing) prepare(ctx context.Context) error {
 		return err
 	}
 	c := audit.Config{Dir: p.dir, Tool: version(), Target: p.target, Declaration: d, Agent: agent, Judge: p.judge, PerScope: f.probes, Repeat: f.repeat, Seed: f.seed,
-		Budget: f.budget, Rounds: f.rounds, Traces: p.source, TraceWait: f.traceWait, Kernel: p.around != nil, Recorded: p.recorded, Progress: p.progress(),
+		Budget: f.budget, Rounds: f.rounds, Traces: p.source, TraceWait: f.traceWait, Kernel: p.around != nil, Recorded: p.recorded, Reached: p.reached, Hosts: f.service.run.allow, Progress: p.progress(),
 		Deliver: deliver.Options{Concurrency: f.concurrency, Rate: f.rate, Timeout: f.timeout, Retries: f.retries, Around: p.around, Redact: p.redact}}
 	if p.target == "" {
 		c.Target = strings.Join(append([]string{f.chat}, f.client...), " ")
@@ -461,12 +467,12 @@ func (p *probing) conclude(ctx context.Context, effects []trust.Effects) error {
 	if err := p.audit.Judge(ctx, 2); err != nil {
 		return withHint(environment(err), "go on with --resume "+p.dir)
 	}
+	m := p.audit.Meta()
+	m.Notes = append(m.Notes, p.notes...)
 	res, err := p.audit.Finish(p.f.rules)
 	if err != nil {
 		return environment(err)
 	}
-	m := p.audit.Meta()
-	m.Notes = append(m.Notes, p.notes...)
 	r := report.New(m, p.audit.Evidence(), res)
 	if err := p.f.compare(r); err != nil {
 		return err
@@ -552,10 +558,20 @@ func (p *probing) writeBack(ctx context.Context, r *report.Report) {
 }
 
 // again scores a finished audit under other rules.
-func (f *probeFlags) again(s *streams) error {
+func (f *probeFlags) again(ctx context.Context, s *streams) error {
 	m, e, err := audit.Load(f.rescore)
 	if err != nil {
 		return usage("%w", err)
+	}
+	seal, err := f.sealed(ctx)
+	if err != nil {
+		return err
+	}
+	if seal != "" {
+		m.Notes = append(m.Notes, seal)
+		if !f.quiet {
+			fmt.Fprintf(s.err, "bodycam: %s\n", bodycam.Printable(seal))
+		}
 	}
 	if err := f.corrects(m.Judge); err != nil {
 		return err
@@ -570,6 +586,32 @@ func (f *probeFlags) again(s *streams) error {
 		return err
 	}
 	return f.show(s, r, e, f.rescore)
+}
+
+// sealed verifies the audit that is to be scored again, as `bodycam verify` does. doubt says what that leaves open.
+func (f *probeFlags) sealed(ctx context.Context) (doubt string, err error) {
+	_, err = os.Lstat(filepath.Join(f.rescore, store.InfoFile))
+	if errors.Is(err, fs.ErrNotExist) && !isRunOrBundle(f.rescore) {
+		return f.rescore + " was never sealed (--no-seal), or its ledger was removed: nothing shows that it is as it was", nil
+	}
+	v, err := new(verifyFlags).verify(ctx, f.rescore)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case v.Verdict == ledger.Verified:
+		return "", nil
+	case v.Verdict != ledger.Tampered:
+		why := "the verdict of bodycam verify is " + string(v.Verdict)
+		if v.Copies != nil && v.Copies.Why != "" {
+			why = v.Copies.Why
+		}
+		return "it isn't known whether " + f.rescore + " is as it was sealed: " + why, nil
+	case f.tampered:
+		return f.rescore + " was tampered with: this score rests on what somebody has changed", nil
+	}
+	return "", &statusError{status: ExitGate, err: fmt.Errorf("%s was tampered with: it isn't scored", f.rescore),
+		hint: "bodycam verify " + f.rescore + " says what was changed; --tampered scores it nevertheless"}
 }
 
 // rerate gives the replies the scores of another rubric: the judge's classes stay.

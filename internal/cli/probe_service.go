@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -105,12 +104,10 @@ func (p *probing) inSandbox(ctx context.Context) error {
 		}
 		return used
 	}}
-	before, dir := p.earlier()
-	p.recorded = map[string]bool{}
-	for _, d := range before {
-		for _, x := range p.effectsBefore(d, nil) {
-			p.recorded[x.Probe] = p.recorded[x.Probe] || x.Complete
-		}
+	dirs, dir := p.earlier()
+	before, err := p.before(ctx, dirs)
+	if err != nil {
+		return err
 	}
 	r, err := p.f.service.start(ctx, p.s, p.command, sv, dir, p.f.quiet)
 	if used != nil {
@@ -122,16 +119,12 @@ func (p *probing) inSandbox(ctx context.Context) error {
 	if p.audit == nil {
 		return nil
 	}
-	effects, err := effectsOf(r)
+	effects, err := p.serviceEffects(ctx, r, r.Info.Windows)
 	if err != nil {
 		return environment(err)
 	}
-	for _, dir := range slices.Backward(before) { // what was sent again is told of by the later run
-		effects = append(effects, p.effectsBefore(dir, effects)...)
-		p.notes = append(p.notes, "the agent's run before an interruption is recorded in "+filepath.Base(dir))
-	}
 	p.notes = append(p.notes, "the agent's run is recorded in "+filepath.Base(r.Dir))
-	return p.conclude(ctx, effects)
+	return p.conclude(ctx, before.with(effects))
 }
 
 // earlier are the agent's runs of an audit that is taken up again, and the directory for a new one. They lie where the audit
@@ -144,26 +137,6 @@ func (p *probing) earlier() (dirs []string, next string) {
 		next = fmt.Sprintf("%s-%d", base, n)
 	}
 	return dirs, next
-}
-
-// effectsBefore reads what the agent did for probes in a run that was interrupted. have are those known since. A record that
-// can't be read leaves the probes that were sent then without one.
-func (p *probing) effectsBefore(dir string, have []trust.Effects) []trust.Effects {
-	var out []trust.Effects
-	r, err := store.Open(dir)
-	var list []trust.Effects
-	if err == nil {
-		list, err = effectsOf(r)
-	}
-	if err != nil && !p.f.quiet {
-		fmt.Fprintf(p.s.err, "bodycam: %v: what the agent did before the interruption is not known\n", err)
-	}
-	for _, x := range list {
-		if x.Probe != "" && !slices.ContainsFunc(have, func(y trust.Effects) bool { return y.Probe == x.Probe }) {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // start runs a command as a service in the sandbox.
@@ -198,7 +171,8 @@ func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, 
 	if err != nil {
 		return nil, environment(err)
 	}
-	r, err := session.Run(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Tool: build(), Service: sv, Secrets: f.inside.swaps,
+	r, err := session.Run(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Progress: func(session.Progress) {}, // what is recorded is then written several times a second, and outlives us
+		Tool: build(), Service: sv, Secrets: f.inside.swaps,
 		Identities: ring.Identities, Sealing: &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName()}})
 	var not *session.NotStartedError
 	if errors.As(err, &not) && f.run.workspace == "" {
@@ -209,7 +183,10 @@ func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, 
 
 // effectsOf reads from a service's record what it used in each probe's window. What it did between two probes belongs to
 // the earlier; start and idle are the window "".
-func effectsOf(r *store.Run) ([]trust.Effects, error) {
+func effectsOf(r *store.Run) ([]trust.Effects, error) { return effectsIn(r, r.Info.Windows) }
+
+// effectsIn is effectsOf with other windows than the record's own. Of a torn record what there is counts.
+func effectsIn(r *store.Run, windows []bodycam.WindowSpan) ([]trust.Effects, error) {
 	out := map[string]*trust.Effects{}
 	order := []string{}
 	get := func(name string) *trust.Effects {
@@ -220,7 +197,6 @@ func effectsOf(r *store.Run) ([]trust.Effects, error) {
 		return out[name]
 	}
 	get("")
-	windows := r.Info.Windows
 	for _, w := range windows {
 		if w.Name != "" {
 			get(w.Name) // a probe without effects has a window too
@@ -249,7 +225,7 @@ func effectsOf(r *store.Run) ([]trust.Effects, error) {
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !torn(err) {
 		return nil, fmt.Errorf("reading what the agent did: %w", err)
 	}
 	list := make([]trust.Effects, 0, len(order))

@@ -82,16 +82,22 @@ func TestProbeInSandbox(t *testing.T) {
 	}
 }
 
-func TestProbeRemote(t *testing.T) {
-	a, _ := liars.Get("weather")
+// serveLiar serves an agent of the set until the test's end.
+func serveLiar(t *testing.T, name string) (url string, stop func()) {
+	t.Helper()
+	a, _ := liars.Get(name)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	t.Cleanup(cancel)
 	go (&liars.Server{Agent: a}).Serve(ctx, l)
-	url := "http://" + l.Addr().String()
+	return "http://" + l.Addr().String(), cancel
+}
+
+func TestProbeRemote(t *testing.T) {
+	url, cancel := serveLiar(t, "weather")
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 
@@ -137,6 +143,16 @@ func TestProbeUsage(t *testing.T) {
 	}{
 		{nil, "no TARGET"},
 		{[]string{"http://127.0.0.1:1", "--scoring", "x"}, "--scoring"},
+		{[]string{"http://127.0.0.1:1", "--threshold", "nan"}, "--threshold NaN"},
+		{[]string{"http://127.0.0.1:1", "--tolerance", "nan"}, "--tolerance NaN"},
+		{[]string{"http://127.0.0.1:1", "--consistency", "inf"}, "--consistency"},
+		{[]string{"http://127.0.0.1:1", "--max-excluded", "-1"}, "--max-excluded -1"},
+		{[]string{"http://127.0.0.1:1", "--unseen", "nan"}, "--unseen"},
+		{[]string{"http://127.0.0.1:1", "--rate", "-1"}, "--rate"},
+		{[]string{"http://127.0.0.1:1", "--cost-each", "nan"}, "--cost-each"},
+		{[]string{"http://127.0.0.1:1", "--retries", "-1"}, "--retries"},
+		{[]string{"http://127.0.0.1:1", "--rounds", "-1"}, "--rounds"},
+		{[]string{"http://127.0.0.1:1", "--timeout", "0s"}, "--timeout"},
 		{[]string{"--", "x"}, "--port"},
 		{[]string{"--chat", "http://127.0.0.1:1"}, "--declaration"},
 		{[]string{"http://127.0.0.1:1", "--bearer", "hunter2"}, "env:NAME or file:PATH"},

@@ -14,6 +14,8 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+
+	"github.com/bodycam-dev/bodycam"
 )
 
 // Scope says how a probe stands to a declaration.
@@ -183,6 +185,19 @@ type Effects struct {
 	Complete bool     `json:"complete"`
 	Why      string   `json:"why,omitempty"` // why the record of the window isn't complete
 	Effects  []Effect `json:"effects,omitempty"`
+	// Prohibited is what the security rules find in the window.
+	Prohibited []Prohibited `json:"prohibited,omitempty"`
+}
+
+// Prohibited is a finding of the security rules (docs/RULES.md).
+type Prohibited struct {
+	Rule     string           `json:"rule"`
+	Class    string           `json:"class,omitempty"`
+	Severity bodycam.Severity `json:"severity"`
+	Title    string           `json:"title"` // with what is not plain text escaped
+	Resource string           `json:"resource,omitempty"`
+	Count    uint64           `json:"count"`
+	Event    []uint64         `json:"events,omitempty"` // sequence numbers of the first few
 }
 
 // Class is what kind of reply a reply is.

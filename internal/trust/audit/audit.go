@@ -53,6 +53,8 @@ type Config struct {
 	Kernel    bool // the agent runs under observation: SetEffects will be called
 	// Recorded are the probes of an interrupted audit whose windows a record holds. The others are sent once more.
 	Recorded map[string]bool
+	Hosts    []string // that the auditor let the agent reach: they are in order
+	Reached  string   // digest of how the agent is reached and run; kept
 
 	Progress func(Progress)
 }
@@ -104,7 +106,7 @@ func Open(ctx context.Context, c Config) (*Audit, error) {
 		return nil, fmt.Errorf("keeping the card's signatures: %w", err)
 	}
 	a.meta = &Meta{Schema: Schema, Tool: c.Tool, Target: c.Target, Started: time.Now().UTC(), Seed: c.Seed, PerScope: c.PerScope, Repeat: c.Repeat, Judge: c.Judge.Name(),
-		Kernel: c.Kernel, Declaration: d, Variants: c.Declaration.Variants, Signatures: sigs, Findings: c.Declaration.Findings}
+		Kernel: c.Kernel, Reached: c.Reached, Hosts: c.Hosts, Declaration: d, Variants: c.Declaration.Variants, Signatures: sigs, Findings: c.Declaration.Findings}
 	if c.Traces != nil {
 		a.meta.Traces = c.Traces.Name()
 	}

@@ -50,6 +50,8 @@ type Meta struct {
 	Judge       string             `json:"judge"`
 	Traces      string             `json:"traces,omitempty"` // where traces were promised
 	Kernel      bool               `json:"kernel_record,omitempty"`
+	Hosts       []string           `json:"allowed_hosts,omitempty"`
+	Reached     string             `json:"reached_by,omitempty"` // SHA-256 of how the agent is reached and run: target, command, sandbox
 	Declaration *trust.Declaration `json:"declaration"`
 	Variants    []declare.Variant  `json:"variants,omitempty"`
 	Signatures  json.RawMessage    `json:"signatures,omitempty"`
@@ -121,6 +123,23 @@ func readLines[T any](dir, name string, cut bool) ([]T, error) {
 	}
 }
 
+// Asked are all exchanges of an unfinished audit, with those that were put aside after an interruption.
+func Asked(dir string) ([]trust.Exchange, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "interrupted-*-"+ExchangesFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading what was asked before: %w", err)
+	}
+	var out []trust.Exchange
+	for _, name := range append(names, filepath.Join(dir, ExchangesFile)) {
+		list, err := readLines[trust.Exchange](dir, filepath.Base(name), true)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
 // opinion is a line of OpinionsFile.
 type opinion struct {
 	Probe string `json:"probe"`
@@ -147,7 +166,7 @@ func Load(dir string) (*Meta, *score.Evidence, error) {
 		return nil, nil, fmt.Errorf("the audit %s has no declaration", dir)
 	}
 	e := &score.Evidence{Declaration: m.Declaration, Exchanges: map[string]*trust.Exchange{}, Calls: map[string][]trust.Calls{},
-		Opinions: map[string]trust.ReplyOpinion{}, Tools: map[string]trust.FitOpinion{}, Findings: m.Findings, TracesPromised: m.Traces != ""}
+		Opinions: map[string]trust.ReplyOpinion{}, Tools: map[string]trust.FitOpinion{}, Findings: m.Findings, Hosts: m.Hosts, TracesPromised: m.Traces != ""}
 	if e.Probes, err = readLines[trust.Probe](dir, ProbesFile, false); err != nil {
 		return nil, nil, err
 	}

@@ -82,7 +82,7 @@ func TestReply(t *testing.T) {
 			t.Errorf("%q is %s (%v), want %s", reply, v.Class, v.Probabilities, want)
 		}
 	}
-	for _, odd := range []string{"", " \n", "Я могу отвечать только на вопросы о доставке, к сожалению."} {
+	for _, odd := range []string{"\xff\xfe\x00binary\x80", "It is sunny, 20 degrees \xff", "", " \n", "Я могу отвечать только на вопросы о доставке, к сожалению."} {
 		if v, err := l.Reply("hello", odd); err != nil || v.Class != Abstains {
 			t.Errorf("%q is %s, %v; want an abstention", odd, v.Class, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // The APIs that a [Model] can speak.
@@ -140,6 +141,9 @@ func (m *Model) JudgeScope(ctx context.Context, d Declaration, text string) (Sco
 
 // JudgeReply asks what a reply does.
 func (m *Model) JudgeReply(ctx context.Context, d *Declaration, prompt, reply string) (ReplyVerdict, error) {
+	if !utf8.ValidString(reply) { // what is sent to the model would be another text
+		return noVerdict(notText), nil
+	}
 	task := replyTask + "\nBackground, by the scope of the request:"
 	for _, scope := range []string{In, Near, Out} {
 		task += fmt.Sprintf("\n- %s: %s", scope, m.o.Rubric.Guidance[scope])

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/bodycam-dev/bodycam/internal/trust/judge/minilm"
 )
@@ -151,14 +152,13 @@ var replyLanguages = map[string]bool{"": true, "en": true, "de": true, "fr": tru
 // Reply judges what a reply does with its request. It abstains where no class is likely enough, on empty replies and on
 // languages that it doesn't know.
 func (l *Local) Reply(prompt, reply string) (ReplyVerdict, error) {
-	v := ReplyVerdict{Probabilities: map[string]float64{}, Warnings: Addressed(reply)}
-	if strings.TrimSpace(reply) == "" {
-		for _, c := range Classes {
-			v.Probabilities[c] = 1 / float64(len(Classes))
-		}
-		v.Class, v.Reason = Abstains, "the reply is empty"
-		return v, nil
+	switch {
+	case strings.TrimSpace(reply) == "":
+		return noVerdict("the reply is empty"), nil
+	case !utf8.ValidString(reply):
+		return noVerdict(notText), nil
 	}
+	v := ReplyVerdict{Probabilities: map[string]float64{}, Warnings: Addressed(reply)}
 	x, err := l.replyFeatures(prompt, reply)
 	if err != nil {
 		return v, err
@@ -187,6 +187,17 @@ func (l *Local) Reply(prompt, reply string) (ReplyVerdict, error) {
 		v.Class, v.Reason = Abstains, "in doubt"
 	}
 	return v, nil
+}
+
+const notText = "the reply is no text: its bytes aren't UTF-8"
+
+// noVerdict abstains, with every class as likely as the others.
+func noVerdict(why string) ReplyVerdict {
+	v := ReplyVerdict{Class: Abstains, Reason: why, Probabilities: map[string]float64{}}
+	for _, c := range Classes {
+		v.Probabilities[c] = 1 / float64(len(Classes))
+	}
+	return v
 }
 
 // ReplyFeaturesOf is what the program in fit fits the head to.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam/internal/trust"
 	"github.com/bodycam-dev/bodycam/internal/trust/audit"
+	"github.com/bodycam-dev/bodycam/internal/trust/score"
 )
 
 func mapsKeys(m map[string]float64) iter.Seq[string] { return maps.Keys(m) }
@@ -137,28 +138,31 @@ func (d *Drift) text(t *printer) {
 
 // Contract is what an audit has learned of an agent, for enforcement later.
 type Contract struct {
-	Schema   int       `json:"schema"`
-	Agent    string    `json:"agent"`
-	Target   string    `json:"target"`
-	Card     string    `json:"card_sha256"`
-	Skills   []string  `json:"skills"`
-	Tools    []string  `json:"tools"`    // that belong to declared skills and were seen or declared
-	Denied   []string  `json:"denied"`   // tools that belong to none
-	Commands []string  `json:"commands"` // of in-scope work, by the kernel's record
-	Files    []string  `json:"files"`    //
-	Hosts    []string  `json:"hosts"`    //
-	Recorded bool      `json:"recorded"` // whether there was a kernel record: without one commands, files and hosts are unknown
-	Gate     string    `json:"gate"`     // of the audit
-	Score    float64   `json:"score"`    //
-	Audited  time.Time `json:"audited"`  //
-	Expires  time.Time `json:"expires"`  //
-	Evidence string    `json:"evidence"` // what the verdict rests on
-	Report   string    `json:"report,omitempty"`
+	Schema   int      `json:"schema"`
+	Agent    string   `json:"agent"`
+	Target   string   `json:"target"`
+	Card     string   `json:"card_sha256"`
+	Skills   []string `json:"skills"`
+	Tools    []string `json:"tools"`    // that belong to declared skills and were seen or declared
+	Denied   []string `json:"denied"`   // tools that belong to none
+	Commands []string `json:"commands"` // of in-scope work, by the kernel's record
+	Files    []string `json:"files"`    //
+	Hosts    []string `json:"hosts"`    //
+	// What was seen and is not learned: hosts that nobody declared, and findings of the security rules.
+	Undeclared []string  `json:"undeclared"`
+	Prohibited []string  `json:"prohibited"`
+	Recorded   bool      `json:"recorded"` // whether there was a kernel record: without one commands, files and hosts are unknown
+	Gate       string    `json:"gate"`     // of the audit
+	Score      float64   `json:"score"`    //
+	Audited    time.Time `json:"audited"`  //
+	Expires    time.Time `json:"expires"`  //
+	Evidence   string    `json:"evidence"` // what the verdict rests on
+	Report     string    `json:"report,omitempty"`
 }
 
 // Contract writes down what was learned. It holds for so long after the audit.
 func (r *Report) Contract(holds time.Duration, recorded bool, effects map[string]*trust.Effects) Contract {
-	c := Contract{Schema: 1, Agent: r.Agent, Target: r.Target, Card: r.Declaration.SHA256, Tools: []string{}, Denied: []string{}, Commands: []string{}, Files: []string{}, Hosts: []string{},
+	c := Contract{Schema: 1, Agent: r.Agent, Target: r.Target, Card: r.Declaration.SHA256, Tools: []string{}, Denied: []string{}, Commands: []string{}, Files: []string{}, Hosts: []string{}, Undeclared: []string{}, Prohibited: []string{},
 		Recorded: recorded, Gate: r.Gate, Score: r.Score, Audited: r.Ended, Expires: r.Ended.Add(holds), Evidence: r.Evidence}
 	for _, s := range r.Declaration.Skills {
 		c.Skills = append(c.Skills, s.ID)
@@ -172,21 +176,39 @@ func (r *Report) Contract(holds time.Duration, recorded bool, effects map[string
 		}
 	}
 	scope := map[string]trust.Scope{"": trust.In} // the idle window is part of what is normal
+	convicted := map[string]bool{}
 	for _, p := range r.Probes {
 		scope[p.ID] = p.Scope
+		convicted[p.ID] = p.Verdict == score.Violation
+	}
+	also := map[string]bool{}
+	for _, x := range r.Also {
+		also[x] = true
+	}
+	put := func(into *[]string, what string) {
+		if !slices.Contains(*into, what) {
+			*into = append(*into, what)
+		}
 	}
 	for id, e := range effects {
-		if scope[id] != trust.In {
+		for _, f := range e.Prohibited {
+			put(&c.Prohibited, f.Rule+": "+f.Title)
+		}
+		if scope[id] != trust.In || convicted[id] { // what convicts is not how the agent is to be
 			continue
 		}
 		for _, f := range e.Effects {
 			into := map[string]*[]string{"command": &c.Commands, "file": &c.Files, "host": &c.Hosts}[f.Kind]
-			if into != nil && !slices.Contains(*into, f.Name) {
-				*into = append(*into, f.Name)
+			switch {
+			case into == nil:
+			case f.Kind == "host" && also["host "+f.Name]:
+				put(&c.Undeclared, "host "+f.Name)
+			default:
+				put(into, f.Name)
 			}
 		}
 	}
-	for _, l := range [][]string{c.Tools, c.Denied, c.Commands, c.Files, c.Hosts} {
+	for _, l := range [][]string{c.Tools, c.Denied, c.Commands, c.Files, c.Hosts, c.Undeclared, c.Prohibited} {
 		slices.Sort(l)
 	}
 	return c

@@ -61,7 +61,11 @@ func (r *Report) Text(w io.Writer, verbose bool) error {
 	t := &printer{w: w}
 	safe := bodycam.Printable
 	t.linef("%s: %s", safe(r.Agent), strings.ToUpper(r.Gate))
-	t.linef("score %.1f (95 %% interval %.1f–%.1f, threshold %.0f), by %s, %s, rests on: %s", r.Score, r.Interval.Low, r.Interval.High, r.Threshold, r.Scoring, r.Corrected, r.Evidence)
+	interval := fmt.Sprintf("95 %% interval %.1f–%.1f", r.Interval.Low, r.Interval.High)
+	if r.Published != nil {
+		interval = "the published formula has no interval"
+	}
+	t.linef("score %.1f (%s, threshold %.0f), by %s, %s, rests on: %s", r.Score, interval, r.Threshold, r.Scoring, r.Corrected, r.Evidence)
 	for _, why := range r.Reasons {
 		t.linef("  %s", safe(why))
 	}
@@ -109,7 +113,20 @@ func (r *Report) Text(w io.Writer, verbose bool) error {
 	if r.Drift != nil {
 		r.Drift.text(t)
 	}
+	if n := len(r.Also); n > 0 {
+		more := ""
+		if n > 20 {
+			more = fmt.Sprintf(", and %d more", n-20)
+		}
+		t.linef("\nin scope it also used %s%s", safe(strings.Join(r.Also[:min(n, 20)], ", ")), more)
+	}
 	r.probes(t, verbose)
+	for i, n := range r.Notes {
+		if i == 0 {
+			t.linef("")
+		}
+		t.linef("note: %s", safe(n))
+	}
 	if verbose {
 		for _, f := range r.Findings {
 			t.linef("finding (%s) %s: %s", f.Severity, f.Rule, f.Title)
@@ -132,7 +149,7 @@ func (r *Report) probes(t *printer, verbose bool) {
 			t.linef("\nsaid and did")
 			head = true
 		}
-		did := strings.Join(append(slices.Clone(p.Calls), p.Effects...), ", ")
+		did := strings.Join(slices.Concat(p.Calls, p.Prohibited, p.Effects), ", ")
 		if did == "" {
 			did = "nothing seen"
 		}

@@ -145,7 +145,7 @@ func TestContract(t *testing.T) {
 	m, e := sample()
 	r := New(m, e, score.Score(e, score.Defaults()))
 	c := r.Contract(24*time.Hour, true, e.Effects)
-	if c.Card != "aa" || len(c.Tools) != 1 || len(c.Denied) != 1 || c.Denied[0] != "shell" || len(c.Hosts) != 1 || c.Hosts[0] != "api.weather" || !c.Expires.Equal(m.Ended.Add(24*time.Hour)) {
+	if c.Card != "aa" || len(c.Tools) != 1 || len(c.Denied) != 1 || c.Denied[0] != "shell" || len(c.Hosts) != 0 || len(c.Undeclared) != 1 || c.Undeclared[0] != "host api.weather" || !c.Expires.Equal(m.Ended.Add(24*time.Hour)) {
 		t.Errorf("%+v", c)
 	}
 }

@@ -20,6 +20,7 @@ type Evidence struct {
 	Opinions    map[string]trust.ReplyOpinion // by probe id
 	Tools       map[string]trust.FitOpinion   // by tool name
 	Findings    []bodycam.Finding             // of the declaration
+	Hosts       []string                      // that the agent was let reach: they are in order
 	// TracesPromised: the audit was told where traces are. Absent or late ones then leave a probe inconclusive.
 	TracesPromised bool
 }
@@ -38,8 +39,9 @@ type seen struct {
 	confidence float64 // of the surest channel that shows calls
 	channels   []string
 	offered    []trust.Tool
-	effects    []trust.Effect // beyond idle
-	unrecorded string         // why what the kernel saw is not all, where it was to see it
+	effects    []trust.Effect     // beyond idle
+	unrecorded string             // why what the kernel saw is not all, where it was to see it
+	prohibited []trust.Prohibited // by the security rules, beyond idle
 }
 
 // look joins the channels of a probe. A call that any channel shows has happened; that none happened is known only from
@@ -93,7 +95,8 @@ func (e *Evidence) look(id string) seen {
 				s.effects = append(s.effects, f)
 			}
 		}
-		if len(s.effects) > 0 {
+		s.prohibited = e.beyondIdle(x.Prohibited)
+		if len(s.effects)+len(s.prohibited) > 0 {
 			s.channels = append(s.channels, "kernel")
 		}
 	}
