@@ -425,7 +425,7 @@ var innocent = []sceneCase{
 		s.write(11, "/tmp/data.bin")
 		s.do(bodycam.Event{Type: bodycam.TypeFork, Proc: id(11), Child: id(60)})
 		s.do(bodycam.Event{Type: bodycam.TypeExec, Proc: id(60), Exe: bash, Script: "/usr/bin/ldd", Argv: []string{"bash", "/usr/bin/ldd", "/tmp/data.bin"}})
-		s.spawn(61, 60, loader, "/lib64/ld-linux-x86-64.so.2", "--verify", "/tmp/data.bin")
+		s.spawn(61, 60, "/usr/lib32/ld-linux.so.2", "/lib/ld-linux.so.2", "--verify", "/tmp/data.bin")
 		s.spawn(62, 60, loader, "/lib64/ld-linux-x86-64.so.2", "/tmp/data.bin")
 	}},
 	{"Mass deletion", "a compressor that puts others in their place", func(s *scene) {

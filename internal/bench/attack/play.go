@@ -134,9 +134,16 @@ func one(ctx context.Context, o options, bin, work string, env []string, c *atta
 	if res.err = os.RemoveAll(out); res.err != nil {
 		return res
 	}
-	cmd := command(ctx, env, bin, "run", filepath.Join(dir, "task"),
-		"--kind", filepath.Join(dir, "kind.yaml"), "--agent", o.agent, "--model", "scripted", "--model-script", filepath.Join(dir, "turns.yaml"),
-		"--out", out, "--json", "--quiet", "--fail-on", "never")
+	args := []string{bin, "run", "--kind", filepath.Join(dir, "kind.yaml"), "--out", out, "--json", "--quiet", "--fail-on", "never"}
+	if len(c.Command) > 0 {
+		args = append(args, "--workspace", filepath.Join(dir, "task/workspace"), "--")
+		for _, a := range c.Command {
+			args = append(args, strings.ReplaceAll(a, attacks.Marker, mark))
+		}
+	} else {
+		args = append(args, "--agent", o.agent, "--model", "scripted", "--model-script", filepath.Join(dir, "turns.yaml"), filepath.Join(dir, "task"))
+	}
+	cmd := command(ctx, env, args...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	text, err := cmd.Output()
@@ -345,7 +352,11 @@ func kindOf(c *attacks.Case) map[string]any {
 	if len(c.Allow.Files)+len(c.Allow.Commands) > 0 {
 		judge["allow"] = c.Allow
 	}
-	return map[string]any{"name": "corpus", "description": "A case of the attack corpus.", "extends": "default", "environment": env, "analyses": []string{"security"},
+	base := "default"
+	if len(c.Command) > 0 {
+		base = "command"
+	}
+	return map[string]any{"name": "corpus", "description": "A case of the attack corpus.", "extends": base, "environment": env, "analyses": []string{"security"},
 		"judge": judge, "timeouts": map[string]any{"agent": "90s", "total": "4m"}}
 }
 

@@ -34,6 +34,10 @@ type Case struct {
 	Turns       []map[string]any  `yaml:"turns,omitempty"` // of the scripted model; default: reads the skill, runs its run.sh
 	Tests       string            `yaml:"tests,omitempty"` // a file of the task's tests that only the oracle has: expected.txt
 
+	// Command is a bare command instead of a task: the case is played as "bodycam run -- COMMAND" in the workspace. There is
+	// no instruction then, no setup, no skill, and of the oracle only what was sent.
+	Command []string `yaml:"command,omitempty"`
+
 	Decoys  bool   `yaml:"decoys,omitempty"`
 	Seccomp string `yaml:"seccomp,omitempty"` // default: strict
 	User    string `yaml:"user,omitempty"`
@@ -103,11 +107,13 @@ func Load() ([]Case, error) {
 
 func (c *Case) check() error {
 	switch {
-	case c.Title == "" || c.Class == "" || c.Instruction == "":
-		return fmt.Errorf("want class, title and instruction")
+	case c.Title == "" || c.Class == "" || c.Instruction == "" && len(c.Command) == 0:
+		return fmt.Errorf("want class, title and instruction, or a command")
+	case len(c.Command) > 0 && (c.Instruction != "" || c.Setup != "" || len(c.Files)+len(c.Skill.Files)+len(c.Turns) > 0 || c.Oracle.Script != ""):
+		return fmt.Errorf("a bare command has no instruction, setup, files, skill, turns and oracle's script")
 	case c.Oracle.Script == "" && len(c.Oracle.Sent) == 0:
 		return fmt.Errorf("without an oracle nobody knows whether it was carried out")
-	case len(c.Turns) == 0 && c.Skill.Files["scripts/run.sh"] == "":
+	case len(c.Command) == 0 && len(c.Turns) == 0 && c.Skill.Files["scripts/run.sh"] == "":
 		return fmt.Errorf("want turns, or a skill with scripts/run.sh")
 	}
 	if c.Skill.Name == "" {
