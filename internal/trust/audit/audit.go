@@ -192,7 +192,7 @@ func (a *Audit) forget() error {
 	if gone == 0 {
 		return nil
 	}
-	a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("%d exchanges of before the interruption are put aside: the kernel's record of them is lost", gone))
+	a.meta.Notes = append(a.meta.Notes, fmt.Sprintf("%d exchanges of before the interruption are put aside and asked again, since no whole kernel record of them is left; what is recorded of them counts", gone))
 	aside := fmt.Sprintf("interrupted-%d-%s", len(a.meta.Notes), ExchangesFile)
 	if err := os.Rename(filepath.Join(a.c.Dir, ExchangesFile), filepath.Join(a.c.Dir, aside)); err != nil {
 		return fmt.Errorf("putting aside what was before the interruption: %w", err)

@@ -201,7 +201,7 @@ func TestInterruptedUnderObservation(t *testing.T) {
 	if err := again.Send(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(a.said) != 2*asked-2 || !strings.Contains(strings.Join(again.Meta().Notes, " "), "record of them is lost") {
+	if len(a.said) != 2*asked-2 || !strings.Contains(strings.Join(again.Meta().Notes, " "), "put aside and asked again") {
 		t.Errorf("%d messages, before %d, 2 of which are recorded; %v", len(a.said)-asked, asked, again.Meta().Notes)
 	}
 }
