@@ -22,6 +22,8 @@ type Source interface {
 	Head() (Head, error)
 	// At is a head that was the newest once.
 	At(n *checkpoint.Note) Head
+	// Origin is the log's.
+	Origin() string
 	// Promised is the longest time between two anchors that the log declares; 0: none.
 	Promised() time.Duration
 }
@@ -46,6 +48,12 @@ func (l *Log) Genesis() ledger.Genesis { return l.r.Genesis() }
 
 // Headers are the headers of the log's sealed epochs.
 func (l *Log) Headers() iter.Seq2[*ledger.Header, error] { return l.r.Headers(0) }
+
+// Origin implements [Source].
+func (l *Log) Origin() string {
+	gen := l.r.Genesis()
+	return gen.Origin()
+}
 
 // Promised implements [Source].
 func (l *Log) Promised() time.Duration { return l.r.Genesis().AnchorEvery }

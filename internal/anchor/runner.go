@@ -60,7 +60,7 @@ func NewRunner(run string, m Mechanism, src Source, o Options) (*Runner, error) 
 		return nil, err
 	}
 	s.fault = o.Fault
-	st, err := s.load(m.Kind())
+	st, err := s.load(m.Kind(), src.Origin())
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}

@@ -11,7 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/proof"
+	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
 // Status is what a runner knows of one mechanism: the file NAME.json. All of it can be lost at the cost of anchoring one
@@ -19,6 +21,8 @@ import (
 type Status struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
+	// Log is the origin of the log that it is of: state that was copied from another run says nothing of this one.
+	Log string `json:"log,omitempty"`
 	// Size is that of the last head that is final, Taken when it was taken up and At when it became final (our clock),
 	// Ticket its ticket.
 	Size   uint64    `json:"size"`
@@ -57,8 +61,19 @@ type Way struct {
 // nameForm is what a mechanism may be called: it becomes a file's name.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Statuses reads what runners know of a run's anchors.
+// ErrForeign is wrapped where what lies among a run's anchors is of another log.
+var ErrForeign = errors.New("it is of another log")
+
+// Statuses reads what runners know of a run's anchors. State of another log than the run's is an error that wraps [ErrForeign].
 func Statuses(run string) ([]Status, error) {
+	log, err := OpenLog(run)
+	if err != nil {
+		return nil, err
+	}
+	gen := log.Genesis()
+	if err := log.Close(); err != nil {
+		return nil, err
+	}
 	names, err := filepath.Glob(filepath.Join(run, proof.Dir, "*.json"))
 	if err != nil {
 		return nil, err
@@ -66,6 +81,9 @@ func Statuses(run string) ([]Status, error) {
 	var out []Status
 	for _, name := range names {
 		s, err := readStatus(name)
+		if err == nil {
+			err = s.of(gen.Origin(), filepath.Dir(name))
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -84,6 +102,32 @@ func readStatus(path string) (*Status, error) {
 		return nil, fmt.Errorf("reading an anchor's state %s: %w (remove it to begin again)", path, err)
 	}
 	return s, nil
+}
+
+// of checks that the state is that of a log. State that doesn't name its log is known by what is under way, or by its last proof.
+func (s *Status) of(origin, dir string) error {
+	is := s.Log
+	if is == "" && s.Way != nil {
+		if n, err := checkpoint.Parse([]byte(s.Way.Note)); err == nil {
+			is = n.Origin
+		}
+	}
+	if is == "" && s.Count > 0 {
+		is = "one that isn't named"
+		if b, err := regular.ReadFile(filepath.Join(dir, proofName(s.Name, s.Size))); err == nil {
+			if e, err := proof.ParseEvidence(b); err == nil {
+				is = e.Note.Origin
+			}
+		}
+	}
+	if is != "" && is != origin {
+		return fmt.Errorf("the state of anchor %s in %s: %w, %s", s.Name, dir, ErrForeign, is)
+	}
+	return nil
+}
+
+func proofName(name string, size uint64) string {
+	return fmt.Sprintf("%s-%012d%s", name, size, proof.Suffix)
 }
 
 // store keeps the state and the proofs of one mechanism.
@@ -117,15 +161,22 @@ func (s *store) close() error { return s.lock.Close() }
 
 func (s *store) path(suffix string) string { return filepath.Join(s.dir, s.name+suffix) }
 
-func (s *store) load(kind string) (*Status, error) {
+func (s *store) load(kind, origin string) (*Status, error) {
 	st, err := readStatus(s.path(".json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return &Status{Name: s.name, Kind: kind}, nil
+		return &Status{Name: s.name, Kind: kind, Log: origin}, nil
 	}
 	if err == nil && st.Kind != kind {
 		err = fmt.Errorf("anchor %s was of kind %s, now it is of %s: give it another name", s.name, st.Kind, kind)
 	}
-	return st, err
+	if err == nil {
+		err = st.of(origin, s.dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	st.Log = origin
+	return st, nil
 }
 
 func (s *store) save(st *Status) error {
@@ -140,7 +191,7 @@ func (s *store) save(st *Status) error {
 }
 
 func (s *store) keep(e *proof.Evidence) error {
-	path := s.path(fmt.Sprintf("-%012d%s", e.Note.Size, proof.Suffix))
+	path := filepath.Join(s.dir, proofName(s.name, e.Note.Size))
 	if err := s.replace(path, e.Append(nil)); err != nil {
 		return fmt.Errorf("keeping the proof of anchor %s: %w", s.name, err)
 	}

@@ -114,10 +114,17 @@ func anchorRun(ctx context.Context, run string, list []anchor.Named, follow bool
 	switch {
 	case errors.Is(err, anchor.ErrConflict):
 		return &statusError{status: ExitGate, err: fmt.Errorf("anchoring %s: %w", run, err)}
+	case errors.Is(err, anchor.ErrForeign):
+		return foreignAnchors(fmt.Errorf("anchoring %s: %w", run, err))
 	case err != nil:
 		return environment(fmt.Errorf("anchoring %s: %w", run, err))
 	}
 	return nil
+}
+
+// foreignAnchors is said where a run has another log's state of anchors.
+func foreignAnchors(err error) error {
+	return withHint(environment(err), "it was copied from another run, and proves nothing of this one: move the files of that name out of the run's folder anchors, and anchor again")
 }
 
 // impatient says that an anchor took longer than it may. What was begun lies with the run.
@@ -144,7 +151,7 @@ func anchorStatusCommand(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status RUN",
 		Short:   "Say how far a run's anchors are",
-		Long:    "Say how far a run's anchors are: which head each holds, what is under way, and what failed. It reads files only." + exits("0  printed", "2  usage"),
+		Long:    "Say how far a run's anchors are: which head each holds, what is under way, and what failed. It reads files only." + exits("0  printed", "2  usage", "3  what is there is of another log"),
 		Example: "  bodycam anchor status RUN --json",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return anchorStatus(s, args[0], asJSON) },
@@ -166,6 +173,9 @@ func anchorStatus(s *streams, run string, asJSON bool) error {
 		return err
 	}
 	list, err := anchor.Statuses(run)
+	if errors.Is(err, anchor.ErrForeign) {
+		return foreignAnchors(err)
+	}
 	if err != nil {
 		return usage("%w", err)
 	}

@@ -24,7 +24,7 @@ func anchorWatch(s *streams) *cobra.Command {
 		Short: "Alarm where anchors are late, missing or in conflict, or a recorder is silent",
 		Long: `Follow the logs of runs, or of all runs in a folder (of mirrors too), and print an alarm, once, when: the recorder is silent
 for longer than the heartbeat that its genesis promises; epochs are under no anchor for longer than promised (or
---max-age), now or between two anchors; a signed digest is missing; an anchor or another head contradicts the log; the log shrank
+--max-age), now or between two anchors; a policy isn't met; a proof is false or another log's; a signed digest is missing; an anchor or another head contradicts the log; the log shrank
 or is gone; this machine's own anchors keep failing; somebody
 vouched for two histories, of which --equivocation keeps a proof that convicts him before anybody ("bodycam verify FILE").
 Anchors are judged by --roots or --manifest, and --digests, as by "bodycam verify". --json prints a JSON object a line, and

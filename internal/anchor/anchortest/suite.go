@@ -52,6 +52,9 @@ func (l *Log) Grow(what string) {
 // Promise sets what the log's genesis promises.
 func (l *Log) Promise(d time.Duration) { l.promised = d }
 
+// Origin implements [anchor.Source].
+func (l *Log) Origin() string { return Origin }
+
 // Promised implements [anchor.Source].
 func (l *Log) Promised() time.Duration { return l.promised }
 

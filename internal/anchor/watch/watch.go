@@ -25,7 +25,8 @@ import (
 const (
 	Silent   = "silent"   // no seal for longer than the heartbeat that the genesis promises
 	Late     = "late"     // unanchored epochs, and no anchor for longer than promised or given
-	Missing  = "missing"  // no anchor that could be verified at all
+	Missing  = "missing"  // no anchor that could be verified at all, or a policy that isn't met
+	Foreign  = "foreign"  // a proof that is false or of another log lies with the run
 	Conflict = "conflict" // an anchor holds another history
 	Tampered = "tampered" // the log isn't consistent with itself or its checkpoint
 	Shrunk   = "shrunk"   // fewer epochs than were seen before, or another head of them
@@ -127,6 +128,11 @@ func (w *Watcher) Look(ctx context.Context, run string) []Alarm {
 	for _, c := range j.Conflicts {
 		alarm(Conflict, time.Time{}, "%s", c)
 	}
+	for _, a := range j.Attestations {
+		if a.Status == ledger.StatusTampered && (a.Root == "" || len(j.Conflicts) == 0) {
+			alarm(Foreign, time.Time{}, "a proof of kind %s doesn't count: %s", a.Kind, a.Why)
+		}
+	}
 	for _, c := range j.Chains {
 		if c.Status == ledger.StatusIncomplete {
 			alarm(Missing, time.Time{}, "%s", c.Why[0])
@@ -170,6 +176,12 @@ func (w *Watcher) late(run string, j *proof.Judgement, gen *ledger.Genesis, r *l
 	promised := gen.AnchorEvery
 	if promised == 0 {
 		promised = w.o.MaxAge
+	}
+	if promised == 0 && r.Epochs > 0 && j.Policy != "" && j.Unanchored > 0 && (j.Anchored == 0 || r.Closed) {
+		// Nobody said by when; but a policy that isn't met for a log that is there, or has ended, is no good news.
+		if since := time.Unix(0, gen.Created); w.o.Now().Sub(since) > w.o.Grace {
+			return []Alarm{{Run: run, Alarm: Missing, Why: j.Why, Since: since}}
+		}
 	}
 	if promised == 0 || r.Epochs == 0 {
 		return nil
