@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
 	"os"
@@ -57,12 +58,16 @@ func (f *delegateFlags) forwards() (out []kind.Forward, err error) {
 	return out, nil
 }
 
-// apply puts them into a run's options. done ends what was opened.
-func (f *delegateFlags) apply(s *streams, o *session.Options) (done func(), err error) {
+// apply puts them into a run's options. done ends what was opened. receipts is the folder where this machine notes which
+// receipts its runs accepted.
+func (f *delegateFlags) apply(s *streams, receipts string, o *session.Options) (done func(), err error) {
 	done = func() {}
 	to, err := f.forwards()
 	if err != nil {
 		return done, err
+	}
+	if f.scope != "" && len(to) == 0 {
+		return done, usage("--delegate-scope needs --delegate")
 	}
 	for _, fw := range to {
 		o.Delegation.To = append(o.Delegation.To, session.Delegate{Host: fw.Host, Port: uint16(fw.Port), URL: fw.To, Scope: f.scope})
@@ -71,7 +76,20 @@ func (f *delegateFlags) apply(s *streams, o *session.Options) (done func(), err 
 		if o.Delegation.By, err = readReceipt(f.by); err != nil {
 			return done, usage("--delegated-by: %w", err)
 		}
+		used := filepath.Join(receipts, fmt.Sprintf("%x", o.Delegation.By.Hash()))
+		if b, err := os.ReadFile(used); err == nil {
+			return done, withHint(usage("--delegated-by %s: a receipt serves once, and run %s of this machine accepted this one", f.by, strings.TrimSpace(string(b))),
+				"for more work, have another request signed: bodycam delegate request")
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return done, environment(err)
+		}
 		o.Delegation.Accepted = func(r *delegation.Receipt) error {
+			if err := os.MkdirAll(receipts, 0o700); err != nil {
+				return err
+			}
+			if err := writeNewFile(used, []byte(o.ID+"\n"), 0o600); err != nil {
+				return fmt.Errorf("noting that the receipt was accepted: %w", err)
+			}
 			if f.answer == "" {
 				return nil
 			}
@@ -180,7 +198,7 @@ func delegateRequest(s *streams) *cobra.Command {
 		Use:   "request RUN --to NAME --scope TEXT -o FILE",
 		Short: "Hand work over in the name of a run that has ended",
 		Long: `Record in a run's ledger that its agent hands work to another, and write the signed receipt of that to FILE: give it to
-"bodycam run --delegated-by". A receipt serves once.` + exits("0  recorded and written", "2  usage", "3  the ledger could not be extended"),
+"bodycam run --delegated-by". A receipt serves once: a machine refuses one that a run of its own accepted.` + exits("0  recorded and written", "2  usage", "3  the ledger could not be extended"),
 		Example: `  bodycam delegate request runs/A --to reviewer --scope "read /src, no network" -o request.receipt`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -318,10 +336,10 @@ func delegateProve(s *streams) *cobra.Command {
 		Short: "Let each ledger embed proof that the other holds its part",
 		Long: `Go on with the ledgers of runs that have ended: each is given what it lacks of the others' answers, and a bundle of the
 others' records of delegations with their proofs up to a signed checkpoint. A bundle ("bodycam delegate bundle") stands for a
-run of another machine, and isn't changed. To do it again adds nothing.
+run of another machine, and isn't changed. To do it again adds nothing. Where two logs accepted one request, nothing is added.
 
 What is added comes after the run's last anchor: anchor the run again.` +
-			exits("0  done, or nothing was missing", "2  usage, or a run isn't under this machine's keys", "3  a ledger could not be read or extended"),
+			exits("0  done, or nothing was missing", "2  usage, a run isn't under this machine's keys, or two logs accepted one request", "3  a ledger could not be read or extended"),
 		Example: "  bodycam delegate prove runs/A runs/B\n  bodycam delegate prove runs/A b.bundle",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -360,6 +378,10 @@ func (p *prover) answers(ctx context.Context) error {
 	p.acks = map[int]int{}
 	if err := p.read(); err != nil {
 		return err
+	}
+	// What a ledger embeds stays: a request that two logs accepted would keep the asker's incomplete for good.
+	if err := delegation.Contested(p.sides...); err != nil {
+		return withHint(usage("nothing was embedded: %w", err), "leave out the run that took the receipt second; \"bodycam verify\" with all of them says what there is")
 	}
 	for _, run := range p.runs {
 		if run == nil {

@@ -219,7 +219,7 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		Plan:       plan, Harness: h, ID: id, Dir: filepath.Join(f.out, id), Model: m, Oracle: f.oracle,
 		Tool: build(), Analyse: analyse, Decoys: decoys,
 	}
-	ended, err := f.work.apply(s, &o)
+	ended, err := f.work.apply(s, filepath.Join(filepath.Dir(host.Dir), "receipts"), &o)
 	if err != nil {
 		return ExitUsage, err
 	}

@@ -245,6 +245,43 @@ func (s *Side) Owes(o *Side, accept func(request *Receipt, seq uint64) (*Receipt
 	return owed, nil
 }
 
+// Contested is an error that wraps [ErrReplay] where two logs accepted one request, as these sides show it: by their own
+// records, or by the answers that they embed. The first of them is the one that was named first.
+func Contested(sides ...*Side) error {
+	by := map[ledger.Hash]ledger.Hash{} // requests, with the log that accepted
+	for _, s := range sides {
+		for i := range s.records {
+			e := &s.records[i]
+			if e.payload == nil {
+				continue
+			}
+			var req *Receipt
+			var err error
+			log := s.ID
+			switch e.kind {
+			case KindAccept:
+				req, err = ParseReceipt(e.payload)
+			case KindAck:
+				var acc *Receipt
+				if req, acc, err = parseAck(e.payload); err == nil {
+					log = acc.Log()
+				}
+			default:
+				continue
+			}
+			if err != nil {
+				continue // what isn't one, judging says
+			}
+			first, ok := by[req.Hash()]
+			if ok && first != log {
+				return fmt.Errorf("%w, by log %s; log %s accepted it too (%s)", ErrReplay, name(first), name(log), s.Source)
+			}
+			by[req.Hash()] = log
+		}
+	}
+	return nil
+}
+
 // proves tells whether the proofs of o that s embeds hold all of o's records that matter.
 func (s *Side) proves(o *Side) bool {
 	have := map[uint64]bool{}
