@@ -41,6 +41,11 @@ func TestEquivocation(t *testing.T) {
 		t.Errorf("with its last byte changed: %d: %s", code, out)
 	}
 	b[len(b)-1] ^= 1
+	b[0] ^= 1
+	if code, out := verify(b); code != exitTampered || !strings.Contains(out, "proves nothing") {
+		t.Errorf("with its first byte changed: %d: %s", code, out)
+	}
+	b[0] ^= 1
 	// A false signature on one of the notes: nobody is convicted.
 	i := bytes.Index(b, []byte("=\n\x03@\x04"))
 	if i < 0 {

@@ -120,7 +120,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "bodycam-verify: %v\nTry bodycam-verify -h.\n", err)
 		return exitUsage
 	}
-	if b, err := regular.ReadNamed(s.path); err == nil && len(s.paths) == 1 && proof.IsEquivocation(b) {
+	if b, err := regular.ReadNamed(s.path); err == nil && len(s.paths) == 1 && proof.IsEquivocation(s.path, b) {
 		return s.equivocation(b, stdout, stderr)
 	}
 	verdict, report, text, err := s.report(context.Background()) // signals end the process: it only reads
@@ -238,6 +238,11 @@ func parse(args []string, stdout io.Writer) (*settings, error) {
 
 // trust reads what the verifier brings along.
 func (s *settings) trust() error {
+	for i, k := range s.witness {
+		if slices.Contains(s.witness[:i], k) {
+			return fmt.Errorf("-witness %s stands twice, and would count twice", k)
+		}
+	}
 	if s.log != "" {
 		b, err := hex.DecodeString(s.log)
 		if err != nil || len(b) != 32 {

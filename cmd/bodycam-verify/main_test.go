@@ -99,6 +99,7 @@ func TestRun(t *testing.T) {
 		{"bad key", []string{"-key", "ed25519:AA==", valid}, 2, "1 bytes where"},
 		{"bad claim", []string{"-require", "truth", valid}, 2, `no claim "truth"`},
 		{"bad quorum", []string{"-quorum", "2", valid}, 2, "of 0 witnesses"},
+		{"a digest of no manifest", []string{"-self", "-manifest-digest", strings.Repeat("0", 64), valid}, 2, "no manifest"},
 		{"nothing there", []string{filepath.Join(valid, "nowhere")}, 3, "no such file"},
 		{"no log", []string{t.TempDir()}, 3, "no log here"},
 		{"no bundle", []string{other}, 3, "no bundle"},

@@ -52,8 +52,8 @@ Anchors of the log are checked, without a network, against --roots (yours) or --
 --manifest-digest, which you have from elsewhere than the manifest). --policy says who must vouch; where it isn't met the
 verdict is incomplete. What you have no root for is unverifiable. See docs/ANCHORS.md.
 
-Several runs or bundles are verified together: each by itself, each against the checkpoints of it that the others hold, and
-what each signed of work that was handed over (see "bodycam delegate") against the ledgers of both sides. A side that left
+Several runs or bundles are verified together: each by itself, each against the checkpoints of it that the others hold, two
+histories of one log against each other (neither is verified then), and what each signed of work that was handed over (see "bodycam delegate") against the ledgers of both sides. A side that left
 it out is tampered with; without a valid signature a delegation is only asserted; of one run alone the other side isn't
 shown, which is unverifiable and said. A person's approval is signed, by a key that you know as the approver's, or only asserted
 (see "bodycam approve").
@@ -74,6 +74,9 @@ and is gone, cut short or replaced is named. Each is looked for in DIR, under wh
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			endAtSignals()
+			if err := f.idle(); err != nil {
+				return err
+			}
 			if len(args) == 0 && !f.host {
 				return usage("want a run directory or a bundle")
 			}
@@ -83,7 +86,7 @@ and is gone, cut short or replaced is named. Each is looked for in DIR, under wh
 			if f.host && (len(args) == 0 || !isRunOrBundle(args[0])) {
 				return f.verifyHost(cmd.Context(), s, args)
 			}
-			if b, err := regular.ReadNamed(args[0]); err == nil && proof.IsEquivocation(b) {
+			if b, err := regular.ReadNamed(args[0]); err == nil && proof.IsEquivocation(args[0], b) {
 				return f.verifyEquivocation(s, args[0], b)
 			}
 			v, err := f.verify(cmd.Context(), args[0])
@@ -119,6 +122,19 @@ and is gone, cut short or replaced is named. Each is looked for in DIR, under wh
 	f.approvers.add(fl)
 	f.ring.add(fl)
 	return cmd
+}
+
+// idle refuses flags that would do nothing for want of another one, or because of it.
+func (f *verifyFlags) idle() error {
+	switch {
+	case f.trustMirror && f.mirror == "":
+		return usage("--trust-mirror needs --mirror")
+	case f.ca != "" && f.mirror == "":
+		return usage("--mirror-ca needs --mirror")
+	case f.identity != "" && f.noPayloads:
+		return usage("--identity opens payloads, and --no-payloads opens none: give one of the two")
+	}
+	return nil
 }
 
 func isRunOrBundle(path string) bool {

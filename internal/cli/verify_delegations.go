@@ -56,7 +56,7 @@ func (f *verifyFlags) readParts(path string) (*signedParts, error) {
 		if err != nil {
 			return nil, environment(err)
 		}
-		if proof.IsEquivocation(b) {
+		if proof.IsEquivocation(path, b) {
 			return nil, usage("%s is a proof of equivocation: verify it by itself", path)
 		}
 		bundle, err := ledger.ParseBundle(b)

@@ -44,9 +44,9 @@ const equivocationHead = "bodycam-equivocation/v1"
 // EquivocationSuffix is what the names of such files end with.
 const EquivocationSuffix = ".equivocation"
 
-// IsEquivocation tells by its beginning whether a file is one.
-func IsEquivocation(b []byte) bool {
-	return bytes.HasPrefix(b, dcbor.AppendText(append(dcbor.AppendMap(nil, 6), 1), equivocationHead))
+// IsEquivocation tells by its name or its beginning whether a file is one, or was meant to be: [ParseEquivocation] says.
+func IsEquivocation(name string, b []byte) bool {
+	return strings.HasSuffix(name, EquivocationSuffix) || bytes.HasPrefix(b, dcbor.AppendText(append(dcbor.AppendMap(nil, 6), 1), equivocationHead))
 }
 
 // Append appends the one encoding.

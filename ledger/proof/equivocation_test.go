@@ -67,7 +67,7 @@ func one(t testing.TB, list []*proof.Equivocation, err error) *proof.Equivocatio
 	}
 	b := list[0].Append(nil)
 	q, err := proof.ParseEquivocation(b)
-	if err != nil || !proof.IsEquivocation(b) {
+	if err != nil || !proof.IsEquivocation("x", b) {
 		t.Fatalf("what was found can't be read back: %v", err)
 	}
 	return q
