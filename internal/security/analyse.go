@@ -401,7 +401,7 @@ func (a *Analyser) exe(e *bodycam.Event) string {
 // subject is the resource that a finding is about: of a call with two paths the second, which it made or replaced.
 func subject(r *rules.Rule, e *bodycam.Event) string {
 	kind, name := resource(e)
-	if kind == bodycam.File && r.Class == "destruction" {
+	if kind == bodycam.File && r.Class == "destruction" && !r.Threshold {
 		if git := first(repository(name), repository(e.Path2)); git != "" {
 			return git // what is lost is the one history, however many files it has
 		}
