@@ -504,8 +504,20 @@ func print(w io.Writer, r *outcome) error {
 			fmt.Fprintf(&b, "            - %s\n", s)
 		}
 	}
-	for _, c := range r.Equivocations {
+	for i, c := range r.Equivocations {
+		if slices.ContainsFunc(r.Equivocations[:i], c.Same) {
+			continue
+		}
 		b.WriteString(c.Text())
+		more := 0
+		for _, o := range r.Equivocations[i+1:] {
+			if c.Same(o) {
+				more++
+			}
+		}
+		if more > 0 {
+			fmt.Fprintf(&b, "  and %d more proofs of the same (-json)\n", more)
+		}
 	}
 	fmt.Fprintf(&b, "\nlog %s\nrecorder %q, profile %s, epochs: %d, records: %d, events in batches: %d\n",
 		r.Origin, r.Recorder, r.Profile, r.Epochs, r.Records, r.Events)

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -127,12 +128,25 @@ func (v *verification) text(s *streams) error {
 	if j := v.Anchors; j != nil {
 		line("anchors", j.Status, j.Summary(), j.Reasons(), nil)
 	}
-	for _, k := range v.Equivocations {
+	for i, k := range v.Equivocations {
+		if slices.ContainsFunc(v.Equivocations[:i], func(o keptEquivocation) bool { return k.Same(o.Conviction) }) {
+			continue
+		}
 		st := map[ledger.Status]ledger.Status{ledger.StatusVerified: ledger.StatusTampered}[k.Status]
 		if st == "" {
 			st = k.Status
 		}
-		line("equivocation", st, k.line(), nil, nil)
+		more := 0
+		for _, o := range v.Equivocations[i+1:] {
+			if k.Same(o.Conviction) {
+				more++
+			}
+		}
+		var reasons []string
+		if more > 0 {
+			reasons = []string{fmt.Sprintf("there are %d more proofs of the same", more)}
+		}
+		line("equivocation", st, k.line(), reasons, nil)
 	}
 	if v.Delegations != nil {
 		writeDelegations(&b, v.Delegations)

@@ -278,6 +278,11 @@ func (c *Conviction) accuse(who, key, restsOn string) {
 	c.Status = ledger.StatusVerified
 }
 
+// Same tells whether the other says the same of the same log's same signer, only by other statements: one is enough for people.
+func (c *Conviction) Same(o *Conviction) bool {
+	return c.Log == o.Log && c.Status == o.Status && (len(c.Accused) == 0 || len(o.Accused) > 0 && c.Accused[0] == o.Accused[0])
+}
+
 // Text is the conviction for people.
 func (c *Conviction) Text() string {
 	var b strings.Builder
