@@ -117,10 +117,12 @@ func renamed(file string, before, after []byte) string {
 	return found
 }
 
+const maxDefined = 10_000 // names of one file that are looked at
+
 // defined are the names of a file's functions and classes.
 func defined(data []byte) map[string]bool {
 	out := map[string]bool{}
-	for _, m := range functions.FindAllSubmatch(data, -1) {
+	for _, m := range functions.FindAllSubmatch(data, maxDefined) {
 		out[string(m[1])] = true
 	}
 	return out

@@ -123,3 +123,24 @@ func TestRansom(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a file holds, reading it for weakened tests and noise ends, and a file that didn't change is weakened by nothing.
+func FuzzWeakened(f *testing.F) {
+	f.Add("def test_a():\n    assert f('\\'', \"(\") == f()\n", "def _test_a():\n    assertEqual(t, (, 1), 1)\n")
+	f.Add("[pytest]\naddopts = --ignore=tests", "QUJD\n-_==")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		for _, l := range lines([]byte(after)) {
+			alwaysTrue(l)
+		}
+		noiseInText([]byte(after))
+		renamed("m_test.go", []byte(before), []byte(after))
+		if r := renamed("test_m.py", []byte(after), []byte(after)); r != "" {
+			t.Errorf("%q is renamed by nothing", r)
+		}
+		for _, sep := range []string{",", " is "} {
+			if got := strings.Join(split(after, sep), sep); len(strings.Join(strings.Fields(got), "")) > len(strings.Join(strings.Fields(after), "")) {
+				t.Errorf("split made more of %q: %q", after, got)
+			}
+		}
+	})
+}
