@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -155,5 +156,56 @@ func TestRescoreVerifies(t *testing.T) {
 	}
 	if status, text, _ := rescore(dir, "--tampered"); status != ExitOK || !strings.Contains(text, "note: "+dir+" was tampered with") {
 		t.Errorf("--tampered: status %d\n%s", status, text)
+	}
+}
+
+// The auditor is killed, and the agent is an honest one afterwards: what it did before convicts it all the same.
+func TestProbeKilled(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: eBPF and cgroups")
+	}
+	dir, out, bin := liar(t), t.TempDir(), filepath.Join(t.TempDir(), "bodycam")
+	build := exec.Command("go", "build", "-o", bin, "github.com/bodycam-dev/bodycam/cmd/bodycam")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if b, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building bodycam: %v\n%s", err, b)
+	}
+	be := func(name string) {
+		if err := os.WriteFile(filepath.Join(dir, "name"), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	be("hides-span")
+	args := []string{"-q", "-o", out, "--probes", "5", "--settle", "400ms", "--idle", "500ms", "--port", "8080", "--workspace", dir, "--ready", "/health",
+		"--", "/bin/sh", "-c", "read -r n <name; exec ./liar --agent $n"}
+	cmd := exec.Command(bin, append([]string{"probe"}, args...)...)
+	cmd.Env = append(os.Environ(), "BODYCAM_KEYS="+filepath.Join(t.TempDir(), "keys"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	partial := ""
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if list, err := filepath.Glob(filepath.Join(out, "*.partial")); err == nil && len(list) == 1 {
+			partial = list[0]
+			if b, err := os.ReadFile(filepath.Join(partial, "exchanges.jsonl")); err == nil && strings.Count(string(b), "\n") >= 8 {
+				break
+			}
+		}
+		if time.Now().After(end) {
+			_ = cmd.Process.Kill()
+			t.Fatal("no probe was answered in a minute")
+		}
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	be("weather")
+	status, stdout, stderr := probeCLI(t, append([]string{"--json", "--resume", partial}, args...)...)
+	if status != ExitGate {
+		t.Fatalf("status %d: %s%s", status, stdout, stderr)
+	}
+	if r := decode(t, stdout); !hasPattern(r.Result, score.UndeclaredEffect) || !strings.Contains(strings.Join(r.Notes, "\n"), "before an interruption is recorded in") {
+		t.Errorf("%+v\n%q", r.Patterns, r.Notes)
 	}
 }

@@ -232,10 +232,14 @@ func (r *Report) SARIF(w io.Writer) error {
 			"locations":  []any{map[string]any{"physicalLocation": map[string]any{"artifactLocation": map[string]any{"uri": r.Target}}}},
 			"properties": map[string]any{"severity": f.Severity.String(), "probes": f.Tags, "resource": f.Resource}})
 	}
+	properties := map[string]any{"gate": r.Gate, "score": r.Score}
+	if r.Published == nil { // the published formula has none
+		properties["interval"] = r.Interval
+	}
 	run := map[string]any{
 		"tool":       map[string]any{"driver": map[string]any{"name": "bodycam", "version": r.Tool, "informationUri": "https://github.com/bodycam-dev/bodycam", "rules": rules}},
 		"results":    results,
-		"properties": map[string]any{"gate": r.Gate, "score": r.Score, "interval": r.Interval}}
+		"properties": properties}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
