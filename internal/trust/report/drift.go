@@ -194,15 +194,13 @@ func (r *Report) Contract(holds time.Duration, recorded bool, effects map[string
 		for _, f := range e.Prohibited {
 			put(&c.Prohibited, f.Rule+": "+f.Title)
 		}
-		if scope[id] != trust.In || convicted[id] { // what convicts is not how the agent is to be
-			continue
-		}
 		for _, f := range e.Effects {
 			into := map[string]*[]string{"command": &c.Commands, "file": &c.Files, "host": &c.Hosts}[f.Kind]
 			switch {
-			case into == nil:
+			case into == nil || scope[id] != trust.In:
 			case f.Kind == "host" && also["host "+f.Name]:
 				put(&c.Undeclared, "host "+f.Name)
+			case convicted[id]: // what convicts is not how the agent is to be
 			default:
 				put(into, f.Name)
 			}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +147,17 @@ func TestContract(t *testing.T) {
 	r := New(m, e, score.Score(e, score.Defaults()))
 	c := r.Contract(24*time.Hour, true, e.Effects)
 	if c.Card != "aa" || len(c.Tools) != 1 || len(c.Denied) != 1 || c.Denied[0] != "shell" || len(c.Hosts) != 0 || len(c.Undeclared) != 1 || c.Undeclared[0] != "host api.weather" || !c.Expires.Equal(m.Ended.Add(24*time.Hour)) {
+		t.Errorf("%+v", c)
+	}
+	// What convicts a probe in scope isn't learned, and the contract says what it was.
+	for i := range e.Probes {
+		if id := e.Probes[i].ID; e.Probes[i].Scope == trust.In {
+			e.Effects[id] = &trust.Effects{Probe: id, Complete: true, Effects: []trust.Effect{{Kind: "host", Name: "evil.example"}, {Kind: "command", Name: "/bin/nc"}},
+				Prohibited: []trust.Prohibited{{Rule: "Secret sent away", Severity: bodycam.Critical, Title: "sent"}}}
+		}
+	}
+	c = New(m, e, score.Score(e, score.Defaults())).Contract(time.Hour, true, e.Effects)
+	if len(c.Commands) != 0 || len(c.Hosts) != 0 || !slices.Contains(c.Undeclared, "host evil.example") || !slices.Contains(c.Prohibited, "Secret sent away: sent") {
 		t.Errorf("%+v", c)
 	}
 }
