@@ -46,7 +46,9 @@ func Open(r *store.Run, join features.Join) (*Subject, error) {
 }
 
 // Complete tells whether "nothing found" can be said of the run.
-func (s *Subject) Complete() bool { return s.Info.Complete.Complete && !s.Features.Torn && !s.Features.OneManifest }
+func (s *Subject) Complete() bool {
+	return s.Info.Complete.Complete && !s.Features.Torn && !s.Features.OneManifest
+}
 
 // Findings are all that the analysis says of one run: the gravest first, then in the order of the events.
 func (s *Subject) Findings() ([]bodycam.Finding, error) {
