@@ -231,6 +231,12 @@ func (w *web) relay(rw http.ResponseWriter, r *http.Request, x *exchange) {
 		},
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, err error) { x.failed(rw, err) },
 	}
+	// An answer may come before the request was read to its end: without this the server would then close the body under the
+	// transport's hands, which would cut the answer off.
+	if err := http.NewResponseController(rw).EnableFullDuplex(); err != nil {
+		x.failed(rw, err)
+		return
+	}
 	rp.ServeHTTP(rw, r)
 }
 
