@@ -1,6 +1,7 @@
 package evm
 
 import (
+	"encoding/hex"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func TestTwoAnchorsForOnePosition(t *testing.T) {
 	c := newChain(t)
 	contract := c.deploy(proof.DesignHead)
 	m := &Mechanism{c.client(c.options(proof.DesignHead, contract))}
-	anchored := func(what string, forced bool) *proof.Evidence {
+	anchored := func(what string, forced bool) (*proof.Evidence, string) {
 		t.Helper()
 		log := anchortest.NewLog()
 		log.Grow(what)
@@ -48,19 +49,20 @@ func TestTwoAnchorsForOnePosition(t *testing.T) {
 				ticket = s.Ticket
 			}
 			if s.State == anchor.Final {
-				return s.Evidence
+				return s.Evidence, hex.EncodeToString(h.Root[:])
 			}
 			c.Mine()
 		}
 		t.Fatal("it didn't become final")
-		return nil
+		return nil, ""
 	}
-	first, second := anchored("x", false), anchored("y", true)
+	first, counts := anchored("x", false)
+	second, _ := anchored("y", true)
 
 	root := c.Root(proof.DesignHead, contract)
 	manifest := &proof.Manifest{Roots: map[string]proof.Root{"evm": root}}
 	// The order in which they are found doesn't matter.
-	for counts, list := range [][]*proof.Evidence{{first, second}, {second, first}} {
+	for _, list := range [][]*proof.Evidence{{first, second}, {second, first}} {
 		found, err := proof.FindEquivocations(list, nil, nil)
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%d proofs, %v", len(found), err)
@@ -70,7 +72,7 @@ func TestTwoAnchorsForOnePosition(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := q.Judge(nil, manifest)
-		if got.Status != ledger.StatusVerified || got.Counts == nil || *got.Counts != counts || got.Accused[0].Who != "the account "+root.Sender {
+		if got.Status != ledger.StatusVerified || got.Counts == nil || got.Statements[*got.Counts].Head != counts || got.Accused[0].Who != "the account "+root.Sender {
 			t.Errorf("%+v", got)
 		}
 		key := anchortest.NewLog().Key()
