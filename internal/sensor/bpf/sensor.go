@@ -192,14 +192,7 @@ func (s *Sensor) read(n int) {
 				continue
 			}
 		}
-		var buf []byte
-		if made < n && len(s.free) == 0 {
-			made++
-			buf = make([]byte, 0, chunkBytes)
-		} else {
-			buf = s.awaitBuffer()
-		}
-		buf = s.ring.take(buf[:0])
+		buf := s.ring.take(s.buffer(&made, n)[:0])
 		s.pause.look()
 		if len(buf) == 0 { // the first record is still being written
 			s.free <- buf
@@ -211,9 +204,23 @@ func (s *Sensor) read(n int) {
 	s.cpuOf[0].Store(threadCPU() - began)
 }
 
-// awaitBuffer waits until the decoder gives a buffer back, and has the target paused should the ring fill meanwhile.
-func (s *Sensor) awaitBuffer() []byte {
+// fewBuffers are used again and again, which keeps them in the processor's cache; more are made, up to n, only while the
+// decoder falls behind and the ring fills.
+const fewBuffers = 3
+
+// buffer returns one that the decoder gave back, or a new one. It waits where there is none to be had, and has the target
+// paused should the ring fill meanwhile.
+func (s *Sensor) buffer(made *int, n int) []byte {
 	for {
+		select {
+		case buf := <-s.free:
+			return buf
+		default:
+		}
+		if *made < n && (*made < fewBuffers || s.ring.waiting() > s.ring.size/4) {
+			*made++
+			return make([]byte, 0, chunkBytes)
+		}
 		select {
 		case buf := <-s.free:
 			return buf
