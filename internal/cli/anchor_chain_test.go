@@ -28,10 +28,9 @@ func TestChainScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/chain",
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("BODYCAM_KEYS", filepath.Join(e.WorkDir, "keys"))
-			e.Setenv("BODYCAM_HOME", filepath.Join(e.WorkDir, "home"))
-			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("NO_COLOR", "1")
+			if err := ownHome(e); err != nil {
+				return err
+			}
 			account := hex.EncodeToString(crypto.FromECDSA(evmtest.Key(t)))
 			return os.WriteFile(filepath.Join(e.WorkDir, "account.hex"), []byte(account+"\n"), 0o600)
 		},

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,14 +19,8 @@ import (
 // Each script in testdata/anchor is what an operator, a witness or a verifier does.
 func TestAnchorScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/anchor",
-		Setup: func(e *testscript.Env) error {
-			e.Setenv("BODYCAM_KEYS", filepath.Join(e.WorkDir, "keys"))
-			e.Setenv("BODYCAM_HOME", filepath.Join(e.WorkDir, "home"))
-			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("NO_COLOR", "1")
-			return nil
-		},
+		Dir:   "testdata/anchor",
+		Setup: ownHome,
 		Condition: func(c string) (bool, error) {
 			if c == "openssl" {
 				_, err := exec.LookPath("openssl")

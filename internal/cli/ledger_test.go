@@ -20,17 +20,20 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// ownHome gives a script keys, a machine's log and a home of its own.
+func ownHome(e *testscript.Env) error {
+	e.Setenv("BODYCAM_KEYS", filepath.Join(e.WorkDir, "keys"))
+	e.Setenv("BODYCAM_HOME", filepath.Join(e.WorkDir, "home"))
+	e.Setenv("HOME", e.WorkDir)
+	e.Setenv("NO_COLOR", "1")
+	return nil
+}
+
 // Each script in testdata/ledger is what a user, or an attacker, does with ledgers.
 func TestLedgerScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/ledger",
-		Setup: func(e *testscript.Env) error {
-			e.Setenv("BODYCAM_KEYS", filepath.Join(e.WorkDir, "keys"))
-			e.Setenv("BODYCAM_HOME", filepath.Join(e.WorkDir, "home"))
-			e.Setenv("HOME", e.WorkDir)
-			e.Setenv("NO_COLOR", "1")
-			return nil
-		},
+		Dir:   "testdata/ledger",
+		Setup: ownHome,
 		Condition: func(c string) (bool, error) {
 			switch c {
 			case "root":
