@@ -164,6 +164,9 @@ func printRow(name string, rs []recorder, got [][]result) (notes []string) {
 			continue
 		}
 		note := fmt.Sprintf("%s under %s: %s", name, r.name, last.note)
+		if last.recorder > 0 {
+			note += fmt.Sprintf(", %s in the best run", slices.Min(recorderOf(these)).Round(100*time.Microsecond))
+		}
 		if last.peak > 0 {
 			var peak uint64
 			for _, x := range these {
@@ -207,6 +210,14 @@ func alternate(w workload, recorders []recorder, runs int) ([][]result, error) {
 
 func cpuOf(r result) time.Duration  { return r.cpu }
 func wallOf(r result) time.Duration { return r.wall }
+
+func recorderOf(rs []result) []time.Duration {
+	out := make([]time.Duration, len(rs))
+	for i, r := range rs {
+		out[i] = r.recorder
+	}
+	return out
+}
 
 func seconds(rs []result, f func(result) time.Duration) []float64 {
 	out := make([]float64, len(rs))
