@@ -3,7 +3,6 @@ package bpf
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"strings"
 	"testing"
 	"unsafe"
@@ -208,20 +207,4 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
-}
-
-func BenchmarkDecode(b *testing.B) {
-	var chunk []byte
-	for i := range 1000 {
-		chunk = append(chunk, openRecord(uint64(i), "some/name.go", fmt.Sprintf("/usr/lib/go/src/some/name%d.go", i))...)
-	}
-	d := testDecoder(b, 100, func(*bodycam.Event) {})
-	b.SetBytes(int64(len(chunk)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := d.chunk(chunk); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/event")
 }
