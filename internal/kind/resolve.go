@@ -179,6 +179,7 @@ func (r *resolver) environment() {
 		Disk:   firstOf(r.o.Limits.Disk, te.Limits.Disk, e.Limits.Disk),
 		Inodes: firstOf(r.o.Limits.Inodes, te.Limits.Inodes, e.Limits.Inodes),
 		Output: firstOf(r.o.Limits.Output, te.Limits.Output, e.Limits.Output),
+		Record: firstOf(r.o.Limits.Record, te.Limits.Record, e.Limits.Record),
 	}
 	r.network()
 	r.env = r.kindEnv(e.Env)

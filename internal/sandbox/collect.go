@@ -58,8 +58,9 @@ type CopyLimits struct {
 	FileBytes  int64 // default 256 MiB
 	Files      int   // entries of every type; default 100,000
 	Depth      int   // directories below one another; default 64
+	NameBytes  int64 // of the paths of all entries together, which may be far longer than what they name; default 16 MiB
 	// Want picks regular files and links by their path below the one asked for; nil wants all. What isn't wanted is
-	// neither read nor told of.
+	// neither read nor told of, and no directory is made for it.
 	Want func(path string) bool
 }
 
@@ -71,6 +72,7 @@ func (l *CopyLimits) fill() {
 	}
 	set(&l.TotalBytes, 1<<30)
 	set(&l.FileBytes, 256<<20)
+	set(&l.NameBytes, 16<<20)
 	if l.Files == 0 {
 		l.Files = 100_000
 	}
@@ -96,7 +98,7 @@ func (b *Box) CopyOut(ctx context.Context, boxPath, hostDir string, l CopyLimits
 		return nil, nil, err
 	}
 	defer dst.Close()
-	return b.collect(ctx, boxPath, dst, l)
+	return b.collect(ctx, boxPath, &copyDir{root: dst}, l)
 }
 
 // Survey is Manifest that tells what its limits, or a file that resists, left out instead of failing for it: one odd file
@@ -106,7 +108,7 @@ func (b *Box) Survey(ctx context.Context, boxPath string) ([]FileInfo, []Skip, e
 }
 
 func manifestLimits() CopyLimits {
-	return CopyLimits{TotalBytes: 10 << 30, FileBytes: 10 << 30, Files: 1_000_000, Depth: 256}
+	return CopyLimits{TotalBytes: 10 << 30, FileBytes: 10 << 30, Files: 1_000_000, Depth: 256, NameBytes: 64 << 20}
 }
 
 // Manifest describes a file or tree of the box, with digests. Its limits are ten times those of CopyOut; an error says
@@ -120,7 +122,7 @@ func (b *Box) Manifest(ctx context.Context, boxPath string) ([]FileInfo, error) 
 	return m, err
 }
 
-func (b *Box) collect(ctx context.Context, boxPath string, dst *os.Root, l CopyLimits) ([]FileInfo, []Skip, error) {
+func (b *Box) collect(ctx context.Context, boxPath string, dst *copyDir, l CopyLimits) ([]FileInfo, []Skip, error) {
 	l.fill()
 	c := &collector{ctx: ctx, box: b, left: l}
 	top, err := boxinit.OpenPath(b.root, strings.TrimPrefix(boxPath, "/"), 0)
@@ -140,24 +142,48 @@ type collector struct {
 	left    CopyLimits // what may still be read
 	out     []FileInfo
 	skipped []Skip
-	full    bool // Files was reached
+	full    bool // Files or NameBytes was reached
+}
+
+// copyDir is a directory of the copy; nil: nothing is copied.
+type copyDir struct {
+	in   *copyDir
+	base string   // its name there
+	root *os.Root // nil: not made yet
+}
+
+// open makes the directory where it isn't there yet.
+func (d *copyDir) open() (*os.Root, error) {
+	if d.root != nil {
+		return d.root, nil
+	}
+	in, err := d.in.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := in.Mkdir(d.base, 0o755); err != nil {
+		return nil, err
+	}
+	d.root, err = in.OpenRoot(d.base)
+	return d.root, err
 }
 
 func (c *collector) skip(name, reason string) { c.skipped = append(c.skipped, Skip{name, reason}) }
 
 // entry records f, an O_PATH file, and copies it to the name base of dst. For the top directory dst itself is its copy.
-func (c *collector) entry(f *os.File, name, base string, dst *os.Root, depth int) error {
+func (c *collector) entry(f *os.File, name, base string, dst *copyDir, depth int) error {
 	if err := c.ctx.Err(); err != nil {
 		return err
 	}
-	if c.left.Files <= 0 {
+	if c.left.Files <= 0 || c.left.NameBytes < int64(len(name)) {
 		if !c.full {
-			c.skip(name, "too many files: this and all that follow")
+			c.skip(name, "too many files, or too long names: this and all that follow")
 			c.full = true
 		}
 		return nil
 	}
 	c.left.Files--
+	c.left.NameBytes -= int64(len(name))
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
@@ -203,21 +229,23 @@ func (c *collector) entry(f *os.File, name, base string, dst *os.Root, depth int
 	return nil
 }
 
-func (c *collector) dir(f *os.File, name, base string, dst *os.Root, depth int) error {
+func (c *collector) dir(f *os.File, name, base string, dst *copyDir, depth int) error {
 	if depth >= c.left.Depth {
 		c.skip(name, "too deep")
 		return nil
 	}
 	if dst != nil && depth > 0 {
-		if err := dst.Mkdir(base, 0o755); err != nil {
-			return err
+		dst = &copyDir{in: dst, base: base}
+		defer func() {
+			if dst.root != nil {
+				dst.root.Close()
+			}
+		}()
+		if c.left.Want == nil {
+			if _, err := dst.open(); err != nil {
+				return err
+			}
 		}
-		sub, err := dst.OpenRoot(base)
-		if err != nil {
-			return err
-		}
-		defer sub.Close()
-		dst = sub
 	}
 	d, err := boxinit.Reopen(f, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -254,7 +282,7 @@ func (c *collector) dir(f *os.File, name, base string, dst *os.Root, depth int) 
 }
 
 // file reads a regular file into its digest and its copy. A file that grows meanwhile is cut at the size it had.
-func (c *collector) file(p *os.File, info *FileInfo, base string, dst *os.Root) error {
+func (c *collector) file(p *os.File, info *FileInfo, base string, dst *copyDir) error {
 	if info.Size > c.left.FileBytes || info.Size > c.left.TotalBytes {
 		c.skip(info.Path, fmt.Sprintf("%d bytes are more than the limit", info.Size))
 		return nil
@@ -269,7 +297,11 @@ func (c *collector) file(p *os.File, info *FileInfo, base string, dst *os.Root) 
 	var sum hash.Hash = sha256.New()
 	var w io.Writer = sum
 	if dst != nil {
-		out, err := dst.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		in, err := dst.open()
+		if err != nil {
+			return err
+		}
+		out, err := in.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
 		}

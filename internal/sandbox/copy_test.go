@@ -234,6 +234,40 @@ P`
 	}
 }
 
+// An agent can make directories and long names by the thousand: what isn't wanted costs no inode outside, and a manifest
+// is bounded by its text too.
+func TestCopyOutBounds(t *testing.T) {
+	needRoot(t)
+	b := testBox(t, nil)
+	script := `cd /home/agent; mkdir many; cd many; seq 3000 | xargs mkdir; mkdir 7/sub; echo it >7/sub/wanted; cd ..
+n=$(printf 'd%.0s' $(seq 200)); for i in $(seq 20); do mkdir $n; cd $n; done; seq 100 | xargs touch; cd /home/agent; mv $n long`
+	if r := sh(t, b, script); r.status.Code != 0 || r.err != "" {
+		t.Fatalf("%+v", r)
+	}
+	dst := filepath.Join(t.TempDir(), "out")
+	m, skipped, err := b.CopyOut(t.Context(), "/home/agent/many", dst, CopyLimits{Want: func(p string) bool { return p == "7/sub/wanted" }})
+	if err != nil || len(skipped) > 0 || len(m) != 3003 {
+		t.Errorf("%d in the manifest, skipped %v, %v", len(m), skipped, err)
+	}
+	var made []string
+	if err := filepath.WalkDir(dst, func(p string, _ fs.DirEntry, err error) error { made = append(made, p[len(dst):]); return err }); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"", "/7", "/7/sub", "/7/sub/wanted"}; !slices.Equal(made, want) {
+		t.Errorf("outside are %d files, %q …, want %q", len(made), made[:min(len(made), 5)], want)
+	}
+	dst = filepath.Join(t.TempDir(), "out")
+	const most = 100_000
+	m, skipped, err = b.CopyOut(t.Context(), "/home/agent/long", dst, CopyLimits{NameBytes: most})
+	n := 0
+	for _, f := range m {
+		n += len(f.Path)
+	}
+	if err != nil || n > most || n < most/2 || len(skipped) != 1 || !strings.Contains(skipped[0].Reason, "too long names") {
+		t.Errorf("%d bytes of names in %d entries, skipped %d, %v", n, len(m), len(skipped), err)
+	}
+}
+
 // Paths that lead through links of the agent's stay in the box.
 func TestCopyOutThroughLinks(t *testing.T) {
 	needRoot(t)

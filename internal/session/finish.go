@@ -111,6 +111,9 @@ func verdict(t *kind.PlanTests, st sandbox.ExitStatus, dir string) (bodycam.Outc
 // settle ends what still lives in the agent's group, detaches the sensors and takes stock of what they say.
 func (s *run) settle(ctx context.Context) error {
 	var errs []error
+	if s.unguard != nil {
+		s.unguard()
+	}
 	s.stopping.Wait()
 	if err := s.box.Kill(ctx, sandbox.GroupAgent); err != nil {
 		errs = append(errs, fmt.Errorf("ending the agent's processes: %w", err))
@@ -244,7 +247,11 @@ func (s *run) collectFrom(ctx context.Context, pattern, into string, flat bool) 
 		return fmt.Errorf("collecting %s: %w", pattern, err)
 	}
 	defer os.RemoveAll(tmp)
-	l := sandbox.CopyLimits{TotalBytes: 1 << 30, FileBytes: 256 << 20, Files: 20_000}
+	left, err := room(s.w.Dir())
+	if err != nil {
+		return fmt.Errorf("collecting %s: %w", pattern, err)
+	}
+	l := sandbox.CopyLimits{TotalBytes: max(1, min(1<<30, left)), FileBytes: 256 << 20, Files: 20_000}
 	if rest != "" && rest != "**" {
 		l.Want = func(p string) bool { return bodycam.Glob(rest, p) }
 	}

@@ -69,6 +69,10 @@ func (s *run) observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.unguard, err = s.guard(); err != nil {
+		return err
+	}
+	s.undo = append(s.undo, func() error { s.unguard(); return nil })
 	if c.note != "" {
 		s.note("%s", c.note)
 	}

@@ -124,7 +124,9 @@ type run struct {
 	manifestBefore map[string][]sandbox.FileInfo // of workspace and skills, before the agent
 	cross          *crossCheck                   // nil: one kernel sensor observes
 	exchanges      *exchanges                    // what passed through the proxy in the clear
-	stopped        atomic.Pointer[string]        // why a watcher stopped the run
+	stopped        atomic.Pointer[string]        // why a watcher, or the guard of the disk, stopped the run
+	unguard        func()                        // ends the guard; nil: there is none
+	diskLow        error                         // why the guard stopped the run, if it was for want of room
 	stopping       sync.WaitGroup                // its processes are being frozen
 	account        *account                      // the agent's standard output
 	pipe           *pipe                         // standard streams of a service without a port
@@ -241,6 +243,9 @@ func (s *run) life(parent context.Context) error {
 	keep("analyse", s.plan.Timeouts.Analyse, 10*time.Minute, s.analyse)
 	if agentErr != nil && errors.Is(agentErr, ErrEnvironment) {
 		errs = append(errs, agentErr)
+	}
+	if s.diskLow != nil {
+		errs = append(errs, fmt.Errorf("%w: %w", ErrEnvironment, s.diskLow))
 	}
 	if err := s.obs.failure(); err != nil {
 		errs = append(errs, fmt.Errorf("%w: recording: %w", ErrEnvironment, err))

@@ -353,15 +353,7 @@ func TestOrdinaryUser(t *testing.T) {
 // was recorded can be read.
 func TestDiskFull(t *testing.T) {
 	needRoot(t)
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=3m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(disk, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
+	disk := small(t, "3m")
 	script := "i=0; while :; do i=$((i+1)); : > /workspace/a-file-with-quite-a-long-name-so-that-the-record-grows-quickly-$i; done"
 	o := options(t, []string{"sh", "-c", script}, func(p *kind.Plan) {
 		p.Agent.Timeout = kind.Duration(2 * time.Minute)

@@ -25,13 +25,16 @@ func (s *run) watch(e *bodycam.Event) {
 	if s.o.Watch == nil {
 		return
 	}
-	reason := s.o.Watch(e)
-	if reason == "" || s.stopped.Load() != nil {
-		return
+	if reason := s.o.Watch(e); reason != "" {
+		s.stop(reason)
 	}
-	s.stopped.Store(&reason)
-	// The sensor that calls must go on reading while the group comes to a stop.
-	s.stopping.Go(func() { s.freeze(reason) })
+}
+
+// stop ends the run for a reason, once. It doesn't wait: the sensor must go on reading while the group comes to a stop.
+func (s *run) stop(reason string) {
+	if s.stopped.CompareAndSwap(nil, &reason) {
+		s.stopping.Go(func() { s.freeze(reason) })
+	}
 }
 
 func (s *run) freeze(reason string) {

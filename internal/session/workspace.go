@@ -17,7 +17,7 @@ import (
 const (
 	keepFile  = 1 << 20  // bytes of one file
 	keepTotal = 64 << 20 // bytes of all
-	keepFiles = 5000
+	keepFiles = 5000     // of each root, before and after
 )
 
 // snapshot copies the workspace as it is before the agent starts to a private folder outside: what it looks like
@@ -77,13 +77,23 @@ func (s *run) keepAfter(ctx context.Context, root string, changed map[string]boo
 	defer os.RemoveAll(tmp)
 	l := keepLimits()
 	l.Files = 1_000_000 // directories and unwanted files are walked too
-	l.Want = func(p string) bool { return changed[p] }
+	wanted := 0
+	l.Want = func(p string) bool {
+		if !changed[p] {
+			return false
+		}
+		wanted++
+		return wanted <= keepFiles
+	}
 	files, skipped, err := s.box.CopyOut(ctx, root, tmp, l)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the agent removed all of it: there is no after
 	}
 	if err != nil {
 		return fmt.Errorf("keeping changed files of %s: %w", root, err)
+	}
+	if n := wanted - keepFiles; n > 0 {
+		skipped = append(skipped, sandbox.Skip{Reason: fmt.Sprintf("%d changed files beyond the first %d: their digests alone are kept", n, keepFiles)})
 	}
 	for _, f := range files {
 		if f.Type != sandbox.TypeFile || f.SHA256 == "" {
