@@ -90,6 +90,8 @@ type Options struct {
 	// Nameservers are asked for DNS records other than addresses, as "address:port"; nil: those of the host's
 	// resolv.conf.
 	Nameservers []string
+
+	firstWait time.Duration // see the constant, which it is if 0; tests wait for longer than they last
 }
 
 // Forward leads a name and port inside the sandbox to a service on the host's side. It is reached whatever the
@@ -210,6 +212,9 @@ func (o *Options) defaults() {
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = 1 << 20
+	}
+	if o.firstWait == 0 {
+		o.firstWait = firstWait
 	}
 	if o.DialTimeout <= 0 {
 		o.DialTimeout = 10 * time.Second

@@ -21,7 +21,7 @@ func (c *conn) standIn() {
 	k := &work{c: c, scheme: "http", standIn: true}
 	wait := time.Duration(0) // nobody but the client has anything to say
 	if speaksFirst(c.dst.Port()) {
-		wait = firstWait
+		wait = c.p.o.firstWait
 	}
 	c.peek(wait, true)
 	for depth := 0; depth < maxDepth && c.standInConnect(); depth++ {

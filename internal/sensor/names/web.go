@@ -270,7 +270,7 @@ func (c *conn) serveForward(f *forward) {
 // intercept takes part in a connection that speaks TLS or HTTP, and passes others on as they are. A client may
 // take its time: what it is decided by is who speaks first, not when.
 func (c *conn) intercept() {
-	c.peek(firstWait, true)
+	c.peek(c.p.o.firstWait, true)
 	var up net.Conn
 	var greeting []byte
 	if len(c.pre) == 0 {
@@ -474,7 +474,7 @@ func (c *conn) serveOpened(tc *tls.Conn, s *stream, k *work, name string) {
 func (c *conn) firstInside(tc *tls.Conn, k *work) []byte {
 	first := make([]byte, 4096)
 	if k.transport != nil || speaksFirst(c.dst.Port()) || isMailPort(c.dst.Port()) {
-		_ = tc.SetReadDeadline(time.Now().Add(firstWait)) // fails only on a connection that is gone
+		_ = tc.SetReadDeadline(time.Now().Add(c.p.o.firstWait)) // fails only on a connection that is gone
 	}
 	n, _ := tc.Read(first) // an end or error comes again with the next read
 	_ = tc.SetReadDeadline(time.Time{})
