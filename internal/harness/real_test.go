@@ -200,7 +200,7 @@ turns:
   - drop: before
   - sh: printf '\377\376'; head -c 300000 /dev/zero | tr '\0' x
   - sh: sleep 30
-  - sh: (sleep 5; echo late > late.txt) & echo started
+  - sh: (sleep 60; echo late > late.txt) & echo started
   - sh: env | grep -c BODYCAM_MODEL_KEY
   - text: ok
 `)
@@ -230,7 +230,7 @@ turns:
 	if c := calls[1]; *c.Exit != 137 || !strings.Contains(c.Output, "took too long") {
 		t.Errorf("the endless command: %+v", c)
 	}
-	if c := calls[2]; *c.Exit != 0 || !strings.Contains(c.Output, "started") || c.Ended.Sub(c.Arrived) > 4*time.Second {
+	if c := calls[2]; *c.Exit != 0 || !strings.Contains(c.Output, "started") { // one that was waited for would have taken too long
 		t.Errorf("the command with a daemon: %+v", c)
 	}
 	if c := calls[3]; c.Output != "0\n" {

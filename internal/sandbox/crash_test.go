@@ -126,7 +126,7 @@ func killRecorder(t *testing.T, watched bool) {
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for i, fd := range fds {
 		for unix.PidfdSendSignal(fd, 0, nil, 0) != unix.ESRCH {
 			if time.Now().After(deadline) {
@@ -164,7 +164,7 @@ func killRecorder(t *testing.T, watched bool) {
 		}
 		return list
 	}
-	for end := time.Now().Add(10 * time.Second); watched && len(left()) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); watched && len(left()) > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if l := left(); len(l) > 0 {

@@ -90,7 +90,7 @@ func (b *bench) stop() {
 		if err != nil {
 			b.t.Errorf("Serve: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		b.t.Fatal("Serve did not return after Close")
 	}
 	h := b.p.Health()
@@ -106,7 +106,7 @@ func (b *bench) stop() {
 
 func (b *bench) originalDst(c *net.TCPConn) (netip.AddrPort, error) {
 	from := addrPort(c.RemoteAddr())
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) {
 		b.mu.Lock()
 		dst, ok := b.dsts[from]
@@ -188,7 +188,7 @@ func (b *bench) dialContext(_ context.Context, _, addr string) (net.Conn, error)
 // wait returns the first event that fits, of those there are and those to come.
 func (b *bench) wait(what string, fits func(*bodycam.Event) bool) bodycam.Event {
 	b.t.Helper()
-	timeout := time.AfterFunc(10*time.Second, b.cond.Broadcast)
+	timeout := time.AfterFunc(time.Minute, b.cond.Broadcast)
 	defer timeout.Stop()
 	start := time.Now()
 	b.mu.Lock()
@@ -199,7 +199,7 @@ func (b *bench) wait(what string, fits func(*bodycam.Event) bool) bodycam.Event 
 				return b.events[i]
 			}
 		}
-		if time.Since(start) > 9*time.Second {
+		if time.Since(start) > 50*time.Second {
 			var all strings.Builder
 			for i := range b.events {
 				fmt.Fprintf(&all, "\n%s", show(&b.events[i]))
@@ -231,7 +231,7 @@ func (b *bench) of(t bodycam.Type, c net.Conn) bodycam.Event {
 // content waits for the first exchange that fits.
 func (b *bench) content(fits func(*Content) bool) Content {
 	b.t.Helper()
-	timeout := time.AfterFunc(10*time.Second, b.cond.Broadcast)
+	timeout := time.AfterFunc(time.Minute, b.cond.Broadcast)
 	defer timeout.Stop()
 	start := time.Now()
 	b.mu.Lock()
@@ -242,7 +242,7 @@ func (b *bench) content(fits func(*Content) bool) Content {
 				return b.contents[i]
 			}
 		}
-		if time.Since(start) > 9*time.Second {
+		if time.Since(start) > 50*time.Second {
 			b.t.Fatalf("no such content among %d: %+v", len(b.contents), b.contents)
 		}
 		b.cond.Wait()

@@ -225,7 +225,7 @@ func TestJoinQuietKernel(t *testing.T) {
 		e.Boot = boot
 		feed(t, j, e)
 	}
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for time.Now().Before(deadline) && strings.Count(tr.String(), "tls") < 2 {
 		time.Sleep(5 * time.Millisecond)
 	}
