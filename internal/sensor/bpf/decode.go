@@ -79,25 +79,16 @@ func newDecoder(tables *callTables, offset int64, root string, argMax int, sink 
 	}
 }
 
-// chunk decodes a run of records. A malformed record is counted as lost, not an error: only the sink's errors are.
-func (d *decoder) chunk(b []byte) error {
-	for len(b) > 0 {
-		r, rest, ok, err := next(b)
-		b = rest
-		if err != nil {
-			d.count[sensorSourceSRC_PART].Seen++
-			d.count[sensorSourceSRC_PART].Lost++
-			continue
-		}
-		if !ok {
-			continue
-		}
-		d.sequence(r)
-		if err := d.record(r); err != nil {
-			return err
-		}
+// one decodes a record. A malformed one is counted as lost, not an error: only the sink's errors are.
+func (d *decoder) one(b []byte) error {
+	r, err := view(b)
+	if err != nil {
+		d.count[sensorSourceSRC_PART].Seen++
+		d.count[sensorSourceSRC_PART].Lost++
+		return nil
 	}
-	return nil
+	d.sequence(r)
+	return d.record(r)
 }
 
 func (d *decoder) sequence(r record) {

@@ -27,6 +27,20 @@ func head(kind sensorKind, source sensorSource, seq uint64) sensorRec {
 	return sensorRec{Kind: uint8(kind), Source: uint8(source), Seq: seq, Time: 1000 + seq, Start: 500, Tgid: 7, Tid: 7, Nr: -1}
 }
 
+// chunk decodes a run of records with their ring heads. Where a head says more than there is, the rest is one record.
+func (d *decoder) chunk(b []byte) error {
+	for len(b) >= ringHead {
+		n := int(binary.LittleEndian.Uint32(b))
+		b = b[ringHead:]
+		n = min(n, len(b))
+		if err := d.one(b[:n:n]); err != nil {
+			return err
+		}
+		b = b[min((n+7)&^7, len(b)):]
+	}
+	return nil
+}
+
 func testDecoder(t testing.TB, max int, sink func(*bodycam.Event)) *decoder {
 	t.Helper()
 	tables, err := calls()

@@ -35,7 +35,7 @@ func flood(t *testing.T) (cmd *exec.Cmd, dir string) {
 func TestSlowSinkLosesNothing(t *testing.T) {
 	cmd, dir := flood(t)
 	var opens atomic.Uint64
-	h := observed(t, Options{RingBytes: 1 << 20, QueueBytes: 1}, cmd, func(e *bodycam.Event) error {
+	h := observed(t, Options{RingBytes: 1 << 20}, cmd, func(e *bodycam.Event) error {
 		if e.Type == bodycam.TypeOpen && strings.HasPrefix(e.Path, dir+"/f") {
 			if opens.Add(e.N())%20 == 0 {
 				time.Sleep(time.Millisecond)
@@ -56,10 +56,44 @@ func TestSlowSinkLosesNothing(t *testing.T) {
 	t.Logf("paused %d times", h.Stopped)
 }
 
+// A sink that doesn't come back at all has the target paused too, though the reader waits for it.
+func TestStuckSinkPausesTarget(t *testing.T) {
+	needRoot(t)
+	dir := newCgroup(t)
+	goOn := make(chan struct{})
+	var n uint64
+	s := started(t, dir, Options{RingBytes: 1 << 20}, func(e *bodycam.Event) error {
+		<-goOn
+		n += e.N()
+		return nil
+	})
+	cmd, _ := flood(t)
+	inCgroup(t, cmd, dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for s.pause.pauses() == 0 && t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	close(goOn)
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	untilEmpty(t, dir)
+	h, err := s.Stop()
+	if err != nil {
+		t.Error(err)
+	}
+	complete(t, h)
+	if n != h.Total.Seen {
+		t.Errorf("%d calls in the record, counters %+v", n, h.Total)
+	}
+}
+
 // Without back-pressure the same flood loses records: the loss is counted, exactly.
 func TestLossIsCounted(t *testing.T) {
 	cmd, _ := flood(t)
-	h := observed(t, Options{RingBytes: 1 << 20, QueueBytes: 1, NoPause: true}, cmd, func(*bodycam.Event) error {
+	h := observed(t, Options{RingBytes: 1 << 20, NoPause: true}, cmd, func(*bodycam.Event) error {
 		time.Sleep(20 * time.Microsecond)
 		return nil
 	})

@@ -26,6 +26,7 @@ type pauser struct {
 	quit   chan struct{}
 	once   sync.Once
 	frozen atomic.Bool
+	slow   atomic.Bool // the reader is still at a step that it began long ago
 	count  atomic.Uint64
 	stops  atomic.Uint64 // of the kernel's count, those dealt with
 }
@@ -34,11 +35,26 @@ func newPauser(cgroup string, p *programs, r *ring, size uint64) *pauser {
 	return &pauser{cgroup: cgroup, prog: p, ring: r, size: size, wake: make(chan struct{}, 1), quit: make(chan struct{})}
 }
 
-// look wakes the pauser where the ring is filling. Cheap: the reader calls it after each chunk.
+// stepLong is how long the reader may be at one step before the pauser looks after the ring.
+const stepLong = 5 * time.Millisecond
+
+// look wakes the pauser where the ring is filling. Cheap: the reader calls it after each step.
 func (p *pauser) look() {
-	if p.ring.waiting() < p.size/2 && !p.paused() {
-		return
+	if p.slow.Load() {
+		p.slow.Store(false)
 	}
+	if p.ring.waiting() >= p.size/2 || p.paused() {
+		p.rouse()
+	}
+}
+
+// watch has the pauser watch the ring until the reader has ended its step.
+func (p *pauser) watch() {
+	p.slow.Store(true)
+	p.rouse()
+}
+
+func (p *pauser) rouse() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -73,7 +89,7 @@ func (p *pauser) hold() {
 			p.freeze()
 		case n <= p.size/16:
 			p.release(false)
-			if !p.paused() {
+			if !p.paused() && !p.slow.Load() {
 				return
 			}
 		}

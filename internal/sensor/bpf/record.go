@@ -1,7 +1,6 @@
 package bpf
 
 import (
-	"encoding/binary"
 	"errors"
 	"unsafe"
 
@@ -10,7 +9,7 @@ import (
 
 var errShort = errors.New("a record is shorter than it says")
 
-// record is one record as it came from the kernel: a view into the reader's buffer.
+// record is one record as it came from the kernel: a view into the ring.
 type record struct {
 	*sensorRec
 	b []byte // the whole record
@@ -22,26 +21,6 @@ const (
 	flushSize = int(unsafe.Sizeof(sensorFlush{}))
 	netSize   = int(unsafe.Sizeof(sensorNet{}))
 )
-
-// next cuts the first record off a run of records with ring heads. ok is false where the record was given up by
-// the kernel side.
-func next(b []byte) (r record, rest []byte, ok bool, err error) {
-	if len(b) < ringHead {
-		return r, nil, false, errShort
-	}
-	head := binary.LittleEndian.Uint32(b)
-	n := int(head &^ (ringBusy | ringDiscard))
-	padded := ringHead + (n+7)&^7
-	if padded > len(b) {
-		return r, nil, false, errShort
-	}
-	rest = b[padded:]
-	if head&ringDiscard != 0 {
-		return r, rest, false, nil
-	}
-	r, err = view(b[ringHead : ringHead+n])
-	return r, rest, err == nil, err
-}
 
 // view checks a record's length and looks at its head.
 func view(b []byte) (record, error) {

@@ -18,8 +18,7 @@ const (
 	ringHead    = 8
 )
 
-// ring reads a BPF ring buffer. It takes all that waits with one copy, which is why it isn't the library's reader,
-// which goes record by record.
+// ring reads a BPF ring buffer. Records are used where they lie: the library's reader copies each.
 type ring struct {
 	size     uint64
 	consumer []byte // one page, ours to write
@@ -88,30 +87,24 @@ func (r *ring) kick() {
 	_, _ = unix.Write(r.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // can't fail: the count is far from full
 }
 
-// take appends the finished records that wait to buf, with their ring heads, up to buf's capacity, and gives their
-// room back to the kernel.
-func (r *ring) take(buf []byte) []byte {
-	cons := atomic.LoadUint64(position(r.consumer))
-	prod := atomic.LoadUint64(position(r.producer))
-	room := uint64(cap(buf) - len(buf))
-	end := cons
-	for end < prod {
-		off := end & (r.size - 1)
+// drain hands finished records to f, one by one and where they lie, until none waits or most bytes are done, and gives
+// their room back to the kernel. It returns how many bytes that were. f may keep nothing of a record.
+func (r *ring) drain(most uint64, f func(record []byte)) uint64 {
+	begin := atomic.LoadUint64(position(r.consumer)) // only we write it
+	end := atomic.LoadUint64(position(r.producer))
+	at := begin
+	for at < end && at-begin < most {
+		off := at & (r.size - 1)
 		head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&r.data[off])))
 		if head&ringBusy != 0 {
 			break
 		}
-		n := ringHead + (uint64(head&^ringDiscard)+7)&^7
-		if end+n-cons > room {
-			break
+		n := uint64(head &^ ringDiscard)
+		if head&ringDiscard == 0 {
+			f(r.data[off+ringHead : off+ringHead+n])
 		}
-		end += n
+		at += ringHead + (n+7)&^7
 	}
-	if end == cons {
-		return buf
-	}
-	off := cons & (r.size - 1)
-	buf = append(buf, r.data[off:off+end-cons]...)
-	atomic.StoreUint64(position(r.consumer), end)
-	return buf
+	atomic.StoreUint64(position(r.consumer), at)
+	return at - begin
 }

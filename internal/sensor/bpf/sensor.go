@@ -32,9 +32,6 @@ type Options struct {
 	Backend string
 	// RingBytes is the size of the ring between kernel and recorder: a power of two, at least 1 MiB. 0: 32 MiB.
 	RingBytes int
-	// QueueBytes is how much the reader may hold for a slow sink, before the ring fills and the target is paused.
-	// 0: 32 MiB.
-	QueueBytes int
 	// ArgvMax is how many bytes of an argv are kept; of a longer one also length and hash. 0: 256 KiB.
 	ArgvMax int
 	// NoPause switches back-pressure off: a sink that is too slow then costs records, which are counted.
@@ -55,14 +52,12 @@ type Sensor struct {
 	ring     *ring
 	dec      *decoder
 	pause    *pauser
-	queue    chan []byte
-	free     chan []byte
 	stopRead atomic.Bool
 	failure  atomic.Pointer[error]
 	running  atomic.Pointer[bodycam.Counters]
-	cpuOf    [2]atomic.Int64 // CPU time of reader and decoder, nanoseconds
+	cpu      atomic.Int64 // CPU time of the reader, nanoseconds
 	wg       sync.WaitGroup
-	decoded  chan struct{}
+	drained  chan struct{}
 }
 
 var _ sensor.Sensor = (*Sensor)(nil)
@@ -83,9 +78,6 @@ func New(opt Options) (*Sensor, error) {
 	if opt.RingBytes < 1<<20 || opt.RingBytes&(opt.RingBytes-1) != 0 {
 		return nil, fmt.Errorf("a ring of %d bytes: it has to be a power of two of at least 1 MiB", opt.RingBytes)
 	}
-	if opt.QueueBytes == 0 {
-		opt.QueueBytes = 32 << 20
-	}
 	if opt.ArgvMax == 0 {
 		opt.ArgvMax = 256 << 10
 	}
@@ -101,9 +93,6 @@ func New(opt Options) (*Sensor, error) {
 
 // Name returns "bpf".
 func (s *Sensor) Name() string { return Name }
-
-// chunkBytes is how much the reader takes from the ring at a time.
-const chunkBytes = 1 << 20
 
 // Start attaches every hook and begins to read.
 func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) error {
@@ -127,14 +116,11 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 	}
 	s.pause = newPauser(t.Cgroup, prog, s.ring, uint64(s.opt.RingBytes))
 	s.dec = newDecoder(s.tables, wallOffset(), strings.TrimSuffix(t.Root, "/"), s.opt.ArgvMax, sink)
-	n := max(2, s.opt.QueueBytes/chunkBytes)
-	s.queue, s.free = make(chan []byte, n), make(chan []byte, n)
-	s.decoded = make(chan struct{})
+	s.drained = make(chan struct{})
 	s.running.Store(&bodycam.Counters{})
 	s.started = true
-	s.wg.Add(2)
-	go s.read(n)
-	go s.decode()
+	s.wg.Add(1)
+	go s.read()
 	if !s.opt.NoPause {
 		s.wg.Add(1)
 		go s.pause.run(&s.wg)
@@ -170,64 +156,65 @@ func bootNow() int64 {
 // Each look costs some 100 µs with all that the Go runtime does around it.
 const pollInterval = 100 * time.Millisecond
 
-// read only copies from the ring to memory, so that the ring drains however slow the sink is.
-func (s *Sensor) read(n int) {
+// stepBytes is how much room of the ring is given back at a time.
+const stepBytes = 64 << 10
+
+// read decodes the records where they lie in the ring, and calls the sink. Should the sink take long over a step,
+// the pauser looks after the ring meanwhile.
+func (s *Sensor) read() {
 	defer s.wg.Done()
+	defer close(s.drained)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer close(s.queue)
-	made, began := 0, threadCPU()
+	began := threadCPU()
+	watch := time.AfterFunc(time.Hour, s.pause.watch)
+	defer watch.Stop()
 	for {
 		stopping := s.stopRead.Load()
-		if s.ring.waiting() == 0 {
-			if stopping {
-				break
-			}
-			s.cpuOf[0].Store(threadCPU() - began)
-			if err := s.ring.wait(pollInterval); err != nil {
-				s.fail(err)
-				return
-			}
-			if s.ring.waiting() == 0 {
-				continue
-			}
-		}
-		buf := s.ring.take(s.buffer(&made, n)[:0])
+		watch.Reset(stepLong)
+		n := s.ring.drain(stepBytes, s.take)
+		watch.Stop()
 		s.pause.look()
-		if len(buf) == 0 { // the first record is still being written
-			s.free <- buf
+		s.tell(began)
+		if n > 0 {
+			continue
+		}
+		if s.ring.waiting() > 0 { // the first record is still being written
 			time.Sleep(50 * time.Microsecond)
 			continue
 		}
-		s.queue <- buf
+		if stopping {
+			break
+		}
+		if err := s.ring.wait(pollInterval); err != nil {
+			s.fail(err)
+			return
+		}
 	}
-	s.cpuOf[0].Store(threadCPU() - began)
+	if s.failed() == nil {
+		if err := s.dec.finish(); err != nil {
+			s.fail(err)
+		}
+	}
+	s.tell(began)
 }
 
-// fewBuffers are used again and again, which keeps them in the processor's cache; more are made, up to n, only while the
-// decoder falls behind and the ring fills.
-const fewBuffers = 3
-
-// buffer returns one that the decoder gave back, or a new one. It waits where there is none to be had, and has the target
-// paused should the ring fill meanwhile.
-func (s *Sensor) buffer(made *int, n int) []byte {
-	for {
-		select {
-		case buf := <-s.free:
-			return buf
-		default:
-		}
-		if *made < n && (*made < fewBuffers || s.ring.waiting() > s.ring.size/4) {
-			*made++
-			return make([]byte, 0, chunkBytes)
-		}
-		select {
-		case buf := <-s.free:
-			return buf
-		case <-time.After(2 * time.Millisecond):
-			s.pause.look()
-		}
+// take decodes one record. After the sink has failed records are only taken, so that the target is not left paused,
+// and count as lost.
+func (s *Sensor) take(record []byte) {
+	if s.failed() != nil {
+		return
 	}
+	if err := s.dec.one(record); err != nil {
+		s.fail(err)
+	}
+}
+
+// tell notes for Health how far the reader is.
+func (s *Sensor) tell(began int64) {
+	c := s.dec.total()
+	s.running.Store(&c)
+	s.cpu.Store(threadCPU() - began)
 }
 
 // threadCPU is the CPU time of the calling thread, which a locked goroutine owns.
@@ -239,33 +226,6 @@ func threadCPU() int64 {
 	return ts.Nano()
 }
 
-// decode turns what was read into events. After the sink has failed it goes on reading, so that the target is not
-// left paused, and counts what it can't deliver as lost.
-func (s *Sensor) decode() {
-	defer s.wg.Done()
-	defer close(s.decoded)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	began := threadCPU()
-	for buf := range s.queue {
-		if s.failed() == nil {
-			if err := s.dec.chunk(buf); err != nil {
-				s.fail(err)
-			}
-		}
-		c := s.dec.total()
-		s.running.Store(&c)
-		s.cpuOf[1].Store(threadCPU() - began)
-		s.free <- buf
-	}
-	if s.failed() == nil {
-		if err := s.dec.finish(); err != nil {
-			s.fail(err)
-		}
-	}
-	s.cpuOf[1].Store(threadCPU() - began)
-}
-
 func (s *Sensor) fail(err error) { s.failure.CompareAndSwap(nil, &err) }
 
 func (s *Sensor) failed() error {
@@ -275,11 +235,11 @@ func (s *Sensor) failed() error {
 	return nil
 }
 
-// halt ends the goroutines once everything in the ring has been read and delivered.
+// halt ends the goroutines once everything in the ring has been delivered.
 func (s *Sensor) halt() {
 	s.stopRead.Store(true)
 	s.ring.kick()
-	<-s.decoded
+	<-s.drained
 	s.pause.stop()
 	s.wg.Wait()
 }
@@ -377,7 +337,7 @@ func (s *Sensor) Health() bodycam.Health {
 }
 
 func (s *Sensor) cpuSeconds() float64 {
-	return float64(s.cpuOf[0].Load()+s.cpuOf[1].Load()) / 1e9
+	return float64(s.cpu.Load()) / 1e9
 }
 
 // needBTF tells what to do where the kernel does not describe its types.
