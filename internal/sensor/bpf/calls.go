@@ -112,6 +112,9 @@ func (t *callTables) add(f []string) error {
 		}
 		arg[i] = uint8(n)
 	}
+	if (act == sensorActA_READ || act == sensorActA_WRITE || act == sensorActA_CLOSE) && arg[4] != 1 {
+		return fmt.Errorf("%s: the kernel side takes the first argument for the descriptor", f[2])
+	}
 	c := sensorCall{Act: uint8(act), Type: uint8(typ), Dfd: arg[0], Path: arg[1], Dfd2: arg[2], Path2: arg[3], Fd: arg[4], Fd2: arg[5], Flags: arg[6]}
 	if c.Follow, err = parseFollow(f[10]); err == nil {
 		c.Follow2, err = parseFollow(f[11])
@@ -147,6 +150,16 @@ func (t *callTables) add(f []string) error {
 		return fmt.Errorf("no system call is named %q", f[0])
 	}
 	return nil
+}
+
+// bits are the calls that are watched at all, a bit each.
+func (t *callTables) bits() (b [maxCalls / 64]uint64) {
+	for nr, w := range t.watched {
+		if w != 0 {
+			b[nr/64] |= 1 << (nr % 64)
+		}
+	}
+	return b
 }
 
 // flagsArg returns which argument of a call, from 1, is the event's Flags; 0 for none.

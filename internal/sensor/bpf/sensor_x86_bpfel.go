@@ -162,6 +162,11 @@ const (
 	sensorFollowF_TEXT sensorFollow = 6
 )
 
+type sensorHolder struct {
+	_      structs.HostLayout
+	Number uint32
+}
+
 type sensorKind uint32
 
 const (
@@ -261,6 +266,7 @@ type sensorScratch struct {
 	Walk      uint32
 	Pad       uint32
 	Ptr       uint64
+	Task      uint64
 	Dentry    uint64
 	Mnt       uint64
 	Found     uint64
@@ -341,8 +347,11 @@ const (
 	sensorMapCaches         = "caches"
 	sensorMapCounters       = "counters"
 	sensorMapEnded          = "ended"
+	sensorMapGivenBack      = "given_back"
+	sensorMapHolders        = "holders"
 	sensorMapKnownNames     = "known_names"
 	sensorMapPendings       = "pendings"
+	sensorMapPool           = "pool"
 	sensorMapRing           = "ring"
 	sensorMapScratches      = "scratches"
 	sensorMapSocks          = "socks"
@@ -369,6 +378,7 @@ const (
 	sensorVarCalls32        = "calls32"
 	sensorVarCalls64        = "calls64"
 	sensorVarExitTellsLast  = "exit_tells_last"
+	sensorVarHandedOut      = "handed_out"
 	sensorVarHostMntns      = "host_mntns"
 	sensorVarMovedAt        = "moved_at"
 	sensorVarMovedBefore    = "moved_before"
@@ -455,8 +465,11 @@ type sensorMapSpecs struct {
 	Caches     *ebpf.MapSpec `ebpf:"caches"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	Ended      *ebpf.MapSpec `ebpf:"ended"`
+	GivenBack  *ebpf.MapSpec `ebpf:"given_back"`
+	Holders    *ebpf.MapSpec `ebpf:"holders"`
 	KnownNames *ebpf.MapSpec `ebpf:"known_names"`
 	Pendings   *ebpf.MapSpec `ebpf:"pendings"`
+	Pool       *ebpf.MapSpec `ebpf:"pool"`
 	Ring       *ebpf.MapSpec `ebpf:"ring"`
 	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
 	Socks      *ebpf.MapSpec `ebpf:"socks"`
@@ -470,6 +483,7 @@ type sensorVariableSpecs struct {
 	Calls32       *ebpf.VariableSpec `ebpf:"calls32"`
 	Calls64       *ebpf.VariableSpec `ebpf:"calls64"`
 	ExitTellsLast *ebpf.VariableSpec `ebpf:"exit_tells_last"`
+	HandedOut     *ebpf.VariableSpec `ebpf:"handed_out"`
 	HostMntns     *ebpf.VariableSpec `ebpf:"host_mntns"`
 	MovedAt       *ebpf.VariableSpec `ebpf:"moved_at"`
 	MovedBefore   *ebpf.VariableSpec `ebpf:"moved_before"`
@@ -509,8 +523,11 @@ type sensorMaps struct {
 	Caches     *ebpf.Map `ebpf:"caches"`
 	Counters   *ebpf.Map `ebpf:"counters"`
 	Ended      *ebpf.Map `ebpf:"ended"`
+	GivenBack  *ebpf.Map `ebpf:"given_back"`
+	Holders    *ebpf.Map `ebpf:"holders"`
 	KnownNames *ebpf.Map `ebpf:"known_names"`
 	Pendings   *ebpf.Map `ebpf:"pendings"`
+	Pool       *ebpf.Map `ebpf:"pool"`
 	Ring       *ebpf.Map `ebpf:"ring"`
 	Scratches  *ebpf.Map `ebpf:"scratches"`
 	Socks      *ebpf.Map `ebpf:"socks"`
@@ -522,8 +539,11 @@ func (m *sensorMaps) Close() error {
 		m.Caches,
 		m.Counters,
 		m.Ended,
+		m.GivenBack,
+		m.Holders,
 		m.KnownNames,
 		m.Pendings,
+		m.Pool,
 		m.Ring,
 		m.Scratches,
 		m.Socks,
@@ -538,6 +558,7 @@ type sensorVariables struct {
 	Calls32       *ebpf.Variable `ebpf:"calls32"`
 	Calls64       *ebpf.Variable `ebpf:"calls64"`
 	ExitTellsLast *ebpf.Variable `ebpf:"exit_tells_last"`
+	HandedOut     *ebpf.Variable `ebpf:"handed_out"`
 	HostMntns     *ebpf.Variable `ebpf:"host_mntns"`
 	MovedAt       *ebpf.Variable `ebpf:"moved_at"`
 	MovedBefore   *ebpf.Variable `ebpf:"moved_before"`

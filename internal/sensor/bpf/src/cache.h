@@ -48,6 +48,41 @@ struct cache {
 	struct fd_ref fd[FDS];
 };
 
+/*
+ * Memory of a cache's size is dear to get, a microsecond's interrupt of the kernel's allocator each time, and most
+ * tasks live shortly. So caches are kept for the next task: the task's storage holds only which one is its own.
+ * Where all are taken the storage itself holds the cache.
+ */
+#define POOL 1024
+
+struct {
+	__uint(type, MAP_ARRAY);
+	__uint(max_entries, POOL);
+	__type(key, __u32);
+	__type(value, struct cache);
+} pool SEC(".maps");
+
+struct {
+	__uint(type, MAP_STACK);
+	__uint(max_entries, POOL);
+	__type(value, __u32);
+} given_back SEC(".maps");
+
+__u32 handed_out = 0; /* of the pool, those that were ever in use */
+
+struct holder {
+	__u32 number; /* in the pool, from 1; NOT_POOLED, or 0: none yet */
+};
+
+#define NOT_POOLED (~0U)
+
+struct {
+	__uint(type, MAP_TASK_STORAGE);
+	__uint(map_flags, F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct holder);
+} holders SEC(".maps");
+
 struct {
 	__uint(type, MAP_TASK_STORAGE);
 	__uint(map_flags, F_NO_PREALLOC);
@@ -55,9 +90,56 @@ struct {
 	__type(value, struct cache);
 } caches SEC(".maps");
 
-static inline_always struct cache *my_cache(bool create)
+static inline_always struct cache *held(struct holder *h, struct task_struct *trusted)
 {
-	return bpf_task_storage_get(&caches, bpf_get_current_task_btf(), 0, create ? STORAGE_CREATE : 0);
+	if (h->number == NOT_POOLED)
+		return bpf_task_storage_get(&caches, trusted, 0, 0);
+	__u32 i = h->number - 1;
+	return bpf_map_lookup_elem(&pool, &i);
+}
+
+/* cache_of returns a task's cache, or NULL where it has none. */
+static inline_always struct cache *cache_of(struct task_struct *trusted)
+{
+	struct holder *h = bpf_task_storage_get(&holders, trusted, 0, 0);
+	return h ? held(h, trusted) : 0;
+}
+
+static inline_always struct cache *my_cache(void)
+{
+	return cache_of(bpf_get_current_task_btf());
+}
+
+/* need_cache gives the current task a cache, if it has none. It fails only where the kernel has no memory. */
+noinline_fn int need_cache(void)
+{
+	struct task_struct *t = bpf_get_current_task_btf();
+	struct holder *h = bpf_task_storage_get(&holders, t, 0, STORAGE_CREATE);
+	__u32 i = 0;
+	if (!h || h->number)
+		return 0;
+	if (!bpf_map_pop_elem(&given_back, &i))
+		h->number = i;
+	else if (handed_out < POOL && (i = __sync_fetch_and_add(&handed_out, 1)) < POOL)
+		h->number = i + 1;
+	else if (bpf_task_storage_get(&caches, t, 0, STORAGE_CREATE))
+		h->number = NOT_POOLED;
+	return 0;
+}
+
+/* give_back leaves the cache of a task that ends, flushed before, to the next. */
+static inline_always void give_back(struct cache *c)
+{
+	struct holder *h = bpf_task_storage_get(&holders, bpf_get_current_task_btf(), 0, 0);
+	if (!h || !h->number || h->number == NOT_POOLED)
+		return;
+	for (int i = 0; i < ENTRIES; i++)
+		c->e[i].oid = c->e[i].recent = 0;
+	for (int i = 0; i < FDS; i++)
+		c->fd[i].file = 0;
+	__u32 number = h->number;
+	h->number = 0;
+	bpf_map_push_elem(&given_back, &number, 0);
 }
 
 static inline_always bool same_file(struct entry *e, struct file *f, struct dentry *d)
@@ -73,6 +155,12 @@ static inline_always __u32 entry_hash(struct dentry *d)
 	return (h ^ (h >> 7) ^ (h >> 17)) & (ENTRIES - 1);
 }
 
+/* holds tells whether an entry has something to send. */
+static inline_always bool holds(struct entry *e)
+{
+	return e->oid && (e->rd || e->wr || e->mapped || e->opens || e->mmaps);
+}
+
 /*
  * flush_entry sends what an entry gathered and empties it. What can't be sent is counted as lost. It returns 1 where it
  * used s->out.
@@ -80,7 +168,7 @@ static inline_always __u32 entry_hash(struct dentry *d)
 static inline_always int flush_entry(struct scratch *s, struct task_struct *t, struct entry *e, __u32 slot)
 {
 	bool used = e->rd || e->wr || e->mapped;
-	if (!e->oid || !(used || e->opens || e->mmaps)) {
+	if (!holds(e)) {
 		e->oid = 0;
 		return 0;
 	}
@@ -120,8 +208,13 @@ static inline_always int flush_entry(struct scratch *s, struct task_struct *t, s
 	return 1;
 }
 
-static inline_always void flush_all(struct scratch *s, struct task_struct *t, struct cache *c)
+/* flush_all flushes the cache of the task s->task. */
+noinline_fn int flush_all(struct cache *c)
 {
+	struct scratch *s = scratch();
+	if (!s || !c)
+		return 0;
+	struct task_struct *t = as(struct task_struct, s->task);
 	struct bpf_iter_num it;
 	int *i;
 	bpf_iter_num_new(&it, 0, ENTRIES);
@@ -131,15 +224,17 @@ static inline_always void flush_all(struct scratch *s, struct task_struct *t, st
 			flush_entry(s, t, &c->e[slot], slot);
 	}
 	bpf_iter_num_destroy(&it);
+	return 0;
 }
 
 /* flush_slot is flush_entry for the current task. */
-noinline_fn int flush_slot(__u32 slot)
+noinline_fn int flush_slot(struct cache *c, __u32 slot)
 {
-	GLOBAL_FN(0);
-	struct cache *cache = my_cache(false);
+	struct scratch *s = scratch();
+	if (!s || !c)
+		return 0;
 	slot &= ENTRIES - 1;
-	return cache ? flush_entry(s, t, &cache->e[slot], slot) : 0;
+	return flush_entry(s, current(), &c->e[slot], slot);
 }
 
 /* entry_find returns the slot of the entry for an open file, or -1; given 0 takes any name. */
@@ -214,14 +309,21 @@ static inline_always void body_of_file(struct body *b, struct file *f)
 	b->fflags = f->f_flags;
 }
 
+/* known_entry returns the entry that holds the file behind fd, if the descriptor is known to be of it. */
+static inline_always struct entry *known_entry(struct cache *c, int fd, struct file *f)
+{
+	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
+	struct entry *e = &c->e[r->slot & (ENTRIES - 1)];
+	return r->fd == fd && r->file == (__u64)f && e->oid && e->oid == r->oid && e->inode == (__u64)f->f_inode ? e : 0;
+}
+
 /*
- * used_slot finds the entry of the file behind fd for a call that moved bytes through it. A file that this task did
- * not open (inherited, received) gets an entry and a K_FILE record that names it.
+ * new_entry gives a file that this task did not open (inherited, received) an entry, and a K_FILE record that names it.
  */
 static inline_always int new_entry(struct scratch *s, struct cache *cache, struct file *f, struct dentry *d)
 {
 	int slot = entry_slot(cache, d);
-	flush_slot(slot);
+	flush_slot(cache, slot);
 	struct body *b = begin(s, K_FILE, SRC_PART, 0);
 	body_of_file(b, f);
 	b->slot = slot;
@@ -233,47 +335,72 @@ static inline_always int new_entry(struct scratch *s, struct cache *cache, struc
 	return slot;
 }
 
-/* used_slot returns the entry's slot, or -1 for what is no file. */
-noinline_fn int used_slot(int fd)
+/* file_slot returns the slot of the entry for the file behind fd, or -1. */
+noinline_fn int file_slot(struct cache *cache, int fd)
 {
 	GLOBAL_FN(-1);
-	struct cache *cache = my_cache(true);
 	struct file *f = fd_file(t, fd);
 	if (!f || !cache)
 		return -1;
-	struct fd_ref *r = &cache->fd[fd & (FDS - 1)];
-	__u32 i = r->slot & (ENTRIES - 1);
-	struct entry *e = &cache->e[i];
-	if (r->fd == fd && r->file == (__u64)f && e->oid && e->oid == r->oid && e->inode == (__u64)f->f_inode)
-		return i;
-	__u16 type = f->f_inode->i_mode & S_IFMT;
-	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
-		return -1;
+	if (known_entry(cache, fd, f))
+		return cache->fd[fd & (FDS - 1)].slot & (ENTRIES - 1);
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
 	int found = entry_find(cache, f, d, 0);
 	if (found < 0)
 		found = new_entry(s, cache, f, d);
-	i = found & (ENTRIES - 1);
+	__u32 i = found & (ENTRIES - 1);
 	touch_entry(cache, i);
 	bind_fd(cache, fd, f, i);
 	return i;
 }
 
-static inline_always void moved(int fd, __u64 rd, __u64 wr)
+/* used_slot is file_slot for a call that used the file; -1 also for what is no file. */
+noinline_fn int used_slot(int fd)
+{
+	struct file *f = fd_file(current(), fd);
+	if (!f)
+		return -1;
+	__u16 type = f->f_inode->i_mode & S_IFMT;
+	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
+		return -1;
+	struct cache *c = my_cache();
+	if (!c) {
+		need_cache();
+		c = my_cache();
+	}
+	return file_slot(c, fd);
+}
+
+static inline_always int moved_slowly(int fd, __u64 rd, __u64 wr)
 {
 	int slot = used_slot(fd);
 	opaque(slot);
-	struct cache *c = slot < 0 ? 0 : my_cache(false);
+	struct cache *c = slot < 0 ? 0 : my_cache();
 	if (!c)
-		return;
+		return 0;
 	struct entry *e = &c->e[slot & (ENTRIES - 1)];
+	e->rd += rd;
+	e->wr += wr;
+	return 0;
+}
+
+/* moved adds what a call read from, or wrote to, the file behind fd. */
+static inline_always void moved(struct task_struct *t, int fd, __u64 rd, __u64 wr)
+{
+	struct cache *c = my_cache();
+	struct file *f = c ? fd_file(t, fd) : 0;
+	struct entry *e = f ? known_entry(c, fd, f) : 0;
+	if (!e) {
+		moved_slowly(fd, rd, wr);
+		return;
+	}
 	e->rd += rd;
 	e->wr += wr;
 }
 
 static inline_always void closed(int fd)
 {
-	struct cache *c = my_cache(false);
+	struct cache *c = my_cache();
 	if (!c)
 		return;
 	struct fd_ref *r = &c->fd[fd & (FDS - 1)];

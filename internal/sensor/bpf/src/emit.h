@@ -39,6 +39,7 @@ struct scratch {
 	__s64 ret;
 	__u32 nr, abi, walk, pad;
 	__u64 ptr;        /* argument of the string functions */
+	__u64 task;       /* argument of flush_all */
 	__u64 dentry, mnt; /* argument of the path functions, and where resolve is */
 	__u64 found;
 	__u32 at, len, links, depth; /* of resolve: the next byte, the component's length, what the way led through */
@@ -84,9 +85,21 @@ __u64 stops = 0;
 /* Grows with every change that can move names: opens are folded only within one value. */
 __u64 tree = 1;
 
-static inline_always bool mine(void)
+static inline_always struct task_struct *current(void)
 {
-	return bpf_get_current_ancestor_cgroup_id(target_level) == target_cgroup;
+	return untrusted(struct task_struct, bpf_get_current_task_btf());
+}
+
+/* mine tells whether the current task is in the target's subtree. It is asked for most system calls of the machine. */
+static inline_always bool mine(struct task_struct *t)
+{
+	if (!field_exists(struct cgroup, ancestors))
+		return bpf_get_current_ancestor_cgroup_id(target_level) == target_cgroup;
+	struct cgroup *g = t->cgroups->dfl_cgrp;
+	if (g->level < (int)target_level)
+		return false;
+	__u64 up = (__u64)g + field_offset(struct cgroup, ancestors) + target_level * sizeof(g);
+	return as(struct cgroup, word(up))->kn->id == target_cgroup;
 }
 
 static inline_always struct scratch *scratch(void)
@@ -147,11 +160,6 @@ static inline_always void head(struct rec *r, struct task_struct *task, __u8 kin
 	if (ns && ns->mnt_ns->ns.inum == host_mntns)
 		r->flags |= REC_HOST_NS;
 	r->pad = 0;
-}
-
-static inline_always struct task_struct *current(void)
-{
-	return untrusted(struct task_struct, bpf_get_current_task_btf());
 }
 
 static inline_always __u64 wake_flag(__u64 waiting)

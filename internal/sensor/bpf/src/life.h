@@ -71,9 +71,9 @@ SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *ctx)
 {
 	struct linux_binprm *bp = untrusted(struct linux_binprm, ctx[2]);
-	if (!mine())
-		return 0;
 	struct task_struct *t = current();
+	if (!mine(t))
+		return 0;
 	struct scratch *s = scratch();
 	struct mm_struct *mm = t->mm;
 	if (!s || !mm)
@@ -120,7 +120,7 @@ int on_newtask(__u64 *ctx)
 {
 	struct task_struct *child = untrusted(struct task_struct, ctx[0]);
 	__u64 flags = ctx[1];
-	if ((flags & CLONE_THREAD) || !mine())
+	if ((flags & CLONE_THREAD) || !mine(current()))
 		return 0;
 	struct scratch *s = scratch();
 	if (!s)
@@ -165,15 +165,18 @@ static inline_always bool first_to_end(struct task_struct *t)
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64 *ctx)
 {
-	if (!mine())
-		return 0;
 	struct task_struct *t = current();
+	if (!mine(t))
+		return 0;
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;
-	struct cache *c = my_cache(false);
-	if (c)
-		flush_all(s, t, c);
+	struct cache *c = my_cache();
+	if (c) {
+		s->task = (__u64)t;
+		flush_all(c);
+		give_back(c);
+	}
 	struct signal_struct *sig = t->signal;
 	/* Since 6.16 the kernel tells. Before, threads that end at once may all find themselves the last. */
 	bool last = exit_tells_last ? (bool)ctx[1] : sig->live.counter == 0 && first_to_end(t);
@@ -194,10 +197,10 @@ int on_signal(__u64 *ctx)
 	__u64 raw = ctx[1];
 	struct task_struct *to = untrusted(struct task_struct, ctx[2]);
 	int result = ctx[4];
-	if (raw <= 1 || !mine()) /* 0 and 1 stand for the kernel's own */
+	struct task_struct *t = current();
+	if (raw <= 1 || !mine(t)) /* 0 and 1 stand for the kernel's own */
 		return 0;
 	struct kernel_siginfo *info = as(struct kernel_siginfo, raw);
-	struct task_struct *t = current();
 	if (info->si_code > 0 || to->tgid == t->tgid)
 		return 0;
 	seen(SRC_SIGNAL, 1);
@@ -229,7 +232,7 @@ SEC("tp_btf/io_uring_submit_req")
 int on_uring(__u64 *ctx)
 {
 	struct io_kiocb *req = untrusted(struct io_kiocb, ctx[0]);
-	if (!mine())
+	if (!mine(current()))
 		return 0;
 	struct scratch *s = scratch();
 	if (!s)

@@ -151,8 +151,7 @@ static inline_always struct file *fd_file(struct task_struct *t, int fd)
 	struct fdtable *table = files->fdt;
 	if ((__u32)fd >= table->max_fds)
 		return 0;
-	struct file *f = 0;
-	bpf_probe_read_kernel(&f, sizeof(f), &table->fd[fd]);
+	__u64 f = word(table->fd + fd);
 	return f ? as(struct file, f) : 0;
 }
 

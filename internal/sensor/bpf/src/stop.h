@@ -13,9 +13,9 @@ int flush_tasks(struct bpf_iter__task *ctx)
 	struct scratch *s = scratch();
 	if (!t || !s)
 		return 0;
-	struct cache *c = bpf_task_storage_get(&caches, t, 0, 0);
-	if (c)
-		flush_all(s, t, c);
+	struct cache *c = cache_of(t);
+	s->task = (__u64)t;
+	flush_all(c);
 	return 0;
 }
 

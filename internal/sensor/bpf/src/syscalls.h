@@ -301,8 +301,8 @@ static inline_always bool replaced(struct task_struct *t, int fd, struct file *f
 	return fd_file(t, fd) != f || (field_exists(struct file, f_ref) && f->f_ref.refcnt.counter != 0);
 }
 
-/* on_open reports an open that worked, or folds it into the entry of an earlier one. It returns 1 where the file is gone. */
-noinline_fn int on_open(void)
+/* open_file reports an open that worked, or folds it into the entry of an earlier one. It returns 1 where the file is gone. */
+noinline_fn int open_file(struct cache *cache)
 {
 	GLOBAL_FN(0);
 	int fd = s->ret;
@@ -310,7 +310,6 @@ noinline_fn int on_open(void)
 	if (!f || (c->flags && swapped(t, f, arg(s, c->flags))))
 		return 1;
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
-	struct cache *cache = my_cache(true);
 	__u32 n = c->path ? user_str(s, arg(s, c->path), HEAD) : 0;
 	__u64 given = hash_out(n);
 	int slot = -1;
@@ -328,14 +327,17 @@ noinline_fn int on_open(void)
 			touch_entry(cache, slot);
 			bind_fd(cache, fd, f, slot);
 			if (now - e->first_open > FLUSH_AFTER)
-				flush_slot(slot);
+				flush_slot(cache, slot);
 			return 0;
 		}
 		if (slot < 0)
 			slot = entry_slot(cache, d);
 		slot &= ENTRIES - 1;
-		if (flush_slot(slot) && c->path) /* what is sent on the way is longer than HEAD */
-			n = user_str(s, arg(s, c->path), HEAD);
+		if (holds(&cache->e[slot])) {
+			flush_slot(cache, slot);
+			if (c->path) /* what is sent on the way is longer than HEAD */
+				n = user_str(s, arg(s, c->path), HEAD);
+		}
 	}
 	struct body *b = call_body(s, K_OPEN, SRC_OPEN);
 	b->len[0] = n;
@@ -356,6 +358,16 @@ noinline_fn int on_open(void)
 	return 0;
 }
 
+static inline_always int on_open(void)
+{
+	struct cache *c = my_cache();
+	if (!c) {
+		need_cache();
+		c = my_cache();
+	}
+	return open_file(c) ? on_raced_open() : 0;
+}
+
 /* on_mmap reports the first executable, and the first shared writable, mapping of a file; later ones are folded. */
 noinline_fn int on_mmap(void)
 {
@@ -365,7 +377,7 @@ noinline_fn int on_mmap(void)
 		return 0;
 	int slot = used_slot(s->arg[4]);
 	opaque(slot);
-	struct cache *cache = slot < 0 ? 0 : my_cache(false);
+	struct cache *cache = slot < 0 ? 0 : my_cache();
 	if (!cache)
 		return 0;
 	slot &= ENTRIES - 1;
@@ -489,8 +501,8 @@ noinline_fn int on_reflink(void)
 	if (!f)
 		return 0;
 	__u64 n = range[2] ? range[2] : f->f_inode->i_size;
-	moved(range[0], n, 0);
-	moved(s->arg[0], 0, n);
+	moved_slowly(range[0], n, 0);
+	moved_slowly(s->arg[0], 0, n);
 	return 0;
 }
 
@@ -554,18 +566,17 @@ static inline_always void load_how(struct scratch *s, __u8 n)
 		s->call.follow = F_TEXT;
 }
 
-noinline_fn int dispatch(void)
+static inline_always int dispatch(struct scratch *s, struct call *c)
 {
-	GLOBAL_FN(0);
 	switch (c->act) {
 	case A_OPENHOW:
 		load_how(s, c->fd);
-		return s->ret < 0 ? on_path() : on_open() ? on_raced_open() : 0;
+		return s->ret < 0 ? on_path() : on_open();
 	case A_CLONE3:
 		load_flags(s, c->fd);
 		return s->ret < 0 ? on_args() : 0;
 	case A_OPEN:
-		return s->ret < 0 ? on_path() : on_open() ? on_raced_open() : 0;
+		return s->ret < 0 ? on_path() : on_open();
 	case A_PATH:
 	case A_MOVE:
 	case A_RENAME:
@@ -593,7 +604,7 @@ noinline_fn int dispatch(void)
 	case A_IOCTL:
 		return on_ioctl();
 	}
-	return dispatch_net();
+	return 0;
 }
 
 static inline_always void copy_call(struct scratch *s, const volatile struct call *c)
@@ -615,7 +626,7 @@ static inline_always void copy_call(struct scratch *s, const volatile struct cal
 static noinline_fn int on_other_abi(struct pt_regs *regs, long ret, __u64 nr)
 {
 	struct scratch *s = scratch();
-	if (!s || !mine())
+	if (!s || !mine(current()))
 		return 0;
 	s->abi = nr & X32_BIT ? ABI_X32 : ABI_I386;
 	s->nr = nr;
@@ -627,13 +638,40 @@ static noinline_fn int on_other_abi(struct pt_regs *regs, long ret, __u64 nr)
 	return on_args();
 }
 
-SEC("tp_btf/sys_exit")
-int on_sys_exit(__u64 *ctx)
+static inline_always bool failed(long ret)
 {
-	struct pt_regs *regs = (struct pt_regs *)ctx[0];
-	long ret = ctx[1];
-	__u64 nr = regs->orig_ax, index = nr & ~(__u64)X32_BIT;
-	if (index >= CALLS || (!watched[index] && ret != -ENOSYS))
+	return (unsigned long)ret >= (unsigned long)-4095;
+}
+
+/* no_matter tells of calls of which nothing is recorded, by what lies in registers. */
+static inline_always bool no_matter(__u8 act, struct pt_regs *regs, long ret, bool compat)
+{
+	switch (act) {
+	case A_CLOSE:
+		return ret != 0;
+	case A_READ:
+	case A_WRITE:
+	case A_COPY:
+		return ret <= 0;
+	case A_MMAP:
+		return failed(ret) || (compat ? regs->si : regs->r10) & MAP_ANONYMOUS;
+	case A_INDIRECT:
+		return failed(ret);
+	case A_FAILED:
+	case A_KILL:
+	case A_CLONE:
+		return ret >= 0;
+	case A_IOCTL:
+		return !ioctl_matters(compat ? regs->cx : regs->si, ret);
+	}
+	return false;
+}
+
+/* on_watched handles the end of a call that is in the tables, or was refused with its ABI. */
+static noinline_fn int on_watched(struct pt_regs *regs, long ret, __u64 nr)
+{
+	__u64 index = nr & ~(__u64)X32_BIT;
+	if (index >= CALLS)
 		return 0;
 	struct task_struct *t = current();
 	bool compat = t->thread_info.status & TS_COMPAT;
@@ -641,16 +679,20 @@ int on_sys_exit(__u64 *ctx)
 	__u8 act = c->act;
 	if (act == A_NONE && ret == -ENOSYS && (compat || index != nr))
 		return on_other_abi(regs, ret, nr);
-	if (act == A_NONE || !mine())
+	if (act == A_NONE || no_matter(act, regs, ret, compat) || !mine(t))
 		return 0;
-	if (act == A_FAILED && ret >= 0)
+	__u64 first = compat ? (__u32)regs->bx : regs->di; /* of these calls the descriptor */
+	switch (act) {
+	case A_CLOSE:
+		closed(first);
 		return 0;
-	if ((act == A_READ || act == A_WRITE || act == A_COPY) && ret <= 0)
+	case A_READ:
+		moved(t, first, ret, 0);
 		return 0;
-	if (act == A_MMAP && (unsigned long)ret >= (unsigned long)-4095)
+	case A_WRITE:
+		moved(t, first, 0, ret);
 		return 0;
-	if (act == A_IOCTL && !ioctl_matters(compat ? regs->cx : regs->si, ret))
-		return 0;
+	}
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;
@@ -659,39 +701,38 @@ int on_sys_exit(__u64 *ctx)
 	s->ret = ret;
 	load_args(s, regs);
 	copy_call(s, c);
-	if (act == A_SOCKETCALL) {
+	switch (act) {
+	case A_SOCKETCALL: {
 		__u64 sub = socketcalls[s->arg[0] & 31];
 		if (!sub || sub >= CALLS)
 			return 0;
 		load_indirect(s, s->arg[1]);
 		s->nr = sub;
-		c = &calls32[sub];
-		act = c->act;
-		copy_call(s, c);
-	} else if (act == A_INDIRECT) {
+		copy_call(s, &calls32[sub]);
+		act = s->call.act;
+		break;
+	}
+	case A_INDIRECT:
 		load_indirect(s, s->arg[0]);
-		act = A_MMAP;
-		if ((unsigned long)ret >= (unsigned long)-4095)
-			return 0;
 		return on_mmap();
-	}
-	switch (act) {
-	case A_READ:
-		moved(arg(s, c->fd), ret, 0);
-		return 0;
-	case A_WRITE:
-		moved(arg(s, c->fd), 0, ret);
-		return 0;
 	case A_COPY:
-		moved(arg(s, c->fd), ret, 0);
-		moved(arg(s, c->fd2), 0, ret);
-		return 0;
-	case A_CLOSE:
-		if (!ret)
-			closed(s->arg[0]);
+		moved_slowly(arg(s, c->fd), ret, 0);
+		moved_slowly(arg(s, c->fd2), 0, ret);
 		return 0;
 	}
-	return dispatch();
+	return act >= A_CONNECT && act <= A_URING ? dispatch_net() : dispatch(s, &s->call);
+}
+
+/* Every system call of the machine comes here. The few lines of this function are all that most of them cost. */
+SEC("tp_btf/sys_exit")
+int on_sys_exit(__u64 *ctx)
+{
+	struct pt_regs *regs = (struct pt_regs *)ctx[0];
+	long ret = ctx[1];
+	__u64 nr = regs->orig_ax, index = nr & ~(__u64)X32_BIT;
+	if (index >= CALLS || (!(watched[index / 64] >> (index % 64) & 1) && ret != -ENOSYS))
+		return 0;
+	return on_watched(regs, ret, nr);
 }
 
 #endif

@@ -1,0 +1,71 @@
+package bpf
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/sensor/sensortest"
+)
+
+// A task's cache in the kernel goes to the next task when it ends. That one must find nothing in it: here all use one and the same
+// open file, which none of them has opened.
+func TestCacheIsGivenOnEmpty(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "shared")
+	if err := os.WriteFile(name, make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/sh", "-c", `exec 3<"$0"; i=0; while [ $i -lt 200 ]; do i=$((i+1)); dd bs=1 count=1 <&3 2>&- >/dev/null; done`, name)
+	var c sensortest.Collector
+	h := observed(t, Options{}, cmd, c.Sink)
+	complete(t, h)
+	readers := map[bodycam.Proc]uint64{}
+	for _, e := range c.Events() {
+		if e.Type == bodycam.TypeClose && e.Path == "" {
+			t.Errorf("bytes went through a file without a name: %+v", e)
+		}
+		if e.Type == bodycam.TypeClose && e.Path == name {
+			readers[e.Proc] += e.BytesRead
+		}
+	}
+	for p, n := range readers {
+		if n != 1 {
+			t.Errorf("%v read %d bytes, want 1", p, n)
+		}
+	}
+	if len(readers) != 200 {
+		t.Errorf("%d processes read the file, want 200", len(readers))
+	}
+}
+
+// More tasks than the kernel side keeps caches for are recorded all the same.
+func TestMoreTasksThanCaches(t *testing.T) {
+	const tasks = 1200
+	dir := t.TempDir()
+	cmd := exec.Command("/bin/sh", "-c", `cd "$0"; mkfifo gate; exec 9<>gate; i=0; while [ $i -lt $1 ]; do i=$((i+1)); { exec 3>out$i; echo x >&3; read line; echo y >&3; } <gate & done
+until [ -e out$1 ]; do sleep 0.01; done; i=0; while [ $i -lt $1 ]; do i=$((i+1)); echo go >&9; done; wait`, dir, "1200")
+	written := map[string]uint64{}
+	h := observed(t, Options{}, cmd, func(e *bodycam.Event) error {
+		if e.Type == bodycam.TypeClose && e.BytesWritten > 0 {
+			written[e.Path] += e.BytesWritten
+		}
+		return nil
+	})
+	complete(t, h)
+	n := 0
+	for p, b := range written {
+		if ok, _ := filepath.Match(dir+"/out*", p); !ok {
+			continue
+		}
+		n++
+		if b != 4 {
+			t.Errorf("%s: %d bytes written, want 4", p, b)
+		}
+	}
+	if n != tasks {
+		t.Errorf("%d files were written, want %d", n, tasks)
+	}
+}
