@@ -5,7 +5,16 @@ import "github.com/bodycam-dev/bodycam"
 // builder makes closures of compiled conditions. For a given event type much of a condition is settled beforehand
 // (what evt.type asks, fields that the type doesn't have): that part is left out.
 type builder struct {
-	done map[builtMacro]built
+	done   map[builtMacro]built
+	bounds map[builtBound]built
+	slots  int               // for answers that are kept for an event
+	asked  map[*compiled]int // questions whose answers are kept for a process
+}
+
+type builtBound struct {
+	node  *compiled
+	typ   int
+	upper bool
 }
 
 type builtMacro struct {
@@ -22,7 +31,9 @@ type built struct {
 // anyType builds a condition for events of whatever type.
 const anyType = -1
 
-func newBuilder() *builder { return &builder{map[builtMacro]built{}} }
+func newBuilder(slots int) *builder {
+	return &builder{map[builtMacro]built{}, map[builtBound]built{}, slots, map[*compiled]int{}}
+}
 
 // pred is the condition for events of type t, nil where it can't be true.
 func (b *builder) pred(c *compiled, t int) pred {
@@ -47,14 +58,15 @@ func (b *builder) build(c *compiled, t int) built {
 	}
 	switch c.op {
 	case opAnd, opOr:
-		return b.join(c, t)
+		return b.join(c, func(k *compiled) built {
+			x := b.build(k, t)
+			if k.op == opMemo || c.standing() { // it, or the whole, is kept
+				return x
+			}
+			return b.stand(k, x, t)
+		})
 	case opNot:
-		x := b.build(c.kids[0], t)
-		if x.ok == nil {
-			return built{value: !x.value}
-		}
-		inner := x.ok
-		return built{ok: func(m *machine) bool { return !inner(m) }}
+		return b.build(c.kids[0], t).not()
 	case opMemo:
 		key := builtMacro{c, t}
 		x, ok := b.done[key]
@@ -62,6 +74,7 @@ func (b *builder) build(c *compiled, t int) built {
 			if x = b.build(c.kids[0], t); x.ok != nil {
 				x.ok = remember(c.slot, x.ok)
 			}
+			x = b.stand(c, x, t)
 			b.done[key] = x
 		}
 		return x
@@ -73,12 +86,20 @@ func (b *builder) build(c *compiled, t int) built {
 	return built{ok: c.ok}
 }
 
-// join builds "and" or "or" of what isn't settled.
-func (b *builder) join(c *compiled, t int) built {
+func (x built) not() built {
+	if x.ok == nil {
+		return built{value: !x.value}
+	}
+	inner := x.ok
+	return built{ok: func(m *machine) bool { return !inner(m) }}
+}
+
+// join makes "and" or "or" of what isn't settled.
+func (b *builder) join(c *compiled, build func(*compiled) built) built {
 	decides := c.op == opOr // the value of a part that settles the whole
 	var ps []pred
 	for _, k := range c.kids {
-		x := b.build(k, t)
+		x := build(k)
 		switch {
 		case x.ok != nil:
 			ps = append(ps, x.ok)
@@ -95,6 +116,47 @@ func (b *builder) join(c *compiled, t int) built {
 		return built{ok: allOf(ps)}
 	}
 	return built{ok: anyOf(ps)}
+}
+
+// standing tells whether a condition has the same answer until a program changes.
+func (c *compiled) standing() bool {
+	return c.from != 0 && c.from&^(fromProgram|fromFamily) == 0
+}
+
+// stand keeps the answer of a standing condition with the process.
+func (b *builder) stand(c *compiled, x built, t int) built {
+	if x.ok == nil || !c.standing() || t == anyType || t == int(bodycam.TypeExec) {
+		return x
+	}
+	q, ok := b.asked[c]
+	if !ok {
+		if q = len(b.asked); q >= standingQuestions {
+			return x
+		}
+		b.asked[c] = q
+	}
+	word, bit, body := q/64, uint64(1)<<(q%64), x.ok
+	return built{ok: func(m *machine) bool {
+		s := m.standing
+		switch {
+		case s == nil:
+			return body(m)
+		case s.asked[word]&bit == 0:
+			s.asked[word] |= bit
+			if body(m) {
+				s.holds[word] |= bit
+			}
+		}
+		return s.holds[word]&bit != 0
+	}}
+}
+
+const standingQuestions = 128
+
+// standing is what was worked out about a process, as long as no program changes.
+type standing struct {
+	at           uint64 // of the table's changes
+	asked, holds [standingQuestions / 64]uint64
 }
 
 // remember keeps a macro's answer for the rest of the event.

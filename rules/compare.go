@@ -19,6 +19,7 @@ type getter struct {
 	part  func(string) string               // nil: all of it
 	ints  func(*machine, int) (int64, bool) // ports: either end
 	types typeSet
+	from  origins
 }
 
 func (g *getter) text() bool {
@@ -152,7 +153,7 @@ func (g *getter) guard() {
 
 // findGetter finds the functions behind a field.
 func findGetter(f *Field, name string, t *term, positive bool, set *Set) getter {
-	g := getter{typ: f.Type, name: name, types: f.types}
+	g := getter{typ: f.Type, name: name, types: f.types, from: originOf(f, name)}
 	if f.Const {
 		g.constant(set, name, t)
 		return g
@@ -374,16 +375,6 @@ func (c *compiler) compareValues(k *checkExpr, left getter, vals []value) (pred,
 			m = endsWithAny(texts(vals))
 		default:
 			m = modified(k.mod, ms)
-		}
-	}
-	if second, ok := recallable(&left); ok && op != "!=" {
-		if q := c.question(k, vals); q >= 0 {
-			return recalledPred(second, q, m), true
-		}
-	}
-	if left.str != nil && (op == "regex" || op == "glob" && len(vals) > 2 || op == "pmatch") {
-		if q := c.question(k, vals); q >= 0 {
-			return recalledText(left.str, q, m), true
 		}
 	}
 	return textPred(op, left, m), true
@@ -617,17 +608,19 @@ func parsePrefix(s string) (netip.Prefix, error) {
 }
 
 // compareTerms compiles a comparison of two fields.
-func (c *compiler) compareTerms(k *checkExpr, left getter, positive bool) (pred, bool) {
+func (c *compiler) compareTerms(k *checkExpr, left getter, positive bool) (p pred, from origins, ok bool) {
 	right, ok := c.term(k.right, positive)
 	if !ok {
-		return nil, false
+		return nil, 0, false
 	}
+	from = left.from | right.from
 	if left.text() && right.text() {
-		return c.compareTexts(k, left, right)
+		p, ok = c.compareTexts(k, left, right)
+		return p, from, ok
 	}
 	if left.typ == "sign" || right.typ == "sign" {
 		c.gaps = append(c.gaps, gap{left.name, "only the sign of a successful result is recorded: it can't be compared with a field", c.txt.mark(k.off), false})
-		return nil, false
+		return nil, 0, false
 	}
 	if left.int != nil && right.int != nil {
 		var cmp func(a, b int64) bool
@@ -643,17 +636,17 @@ func (c *compiler) compareTerms(k *checkExpr, left getter, positive bool) (pred,
 			}
 		default:
 			c.errorf(k.opOff, "%s is a number: %s can't be used with it", left.name, k.op)
-			return nil, false
+			return nil, 0, false
 		}
 		a, b := left.int, right.int
 		return func(m *machine) bool {
 			x, ok1 := a(m)
 			y, ok2 := b(m)
 			return ok1 && ok2 && cmp(x, y)
-		}, true
+		}, from, true
 	}
 	c.errorf(k.opOff, "%s and %s can't be compared: one is %s, the other %s", left.name, right.name, left.typ, right.typ)
-	return nil, false
+	return nil, 0, false
 }
 
 func (c *compiler) compareTexts(k *checkExpr, left, right getter) (pred, bool) {

@@ -22,6 +22,7 @@ type compiled struct {
 	kids        []*compiled // of the others
 	slot        int         // of a macro that keeps its answer for the rest of the event
 	may, mayNot typeSet
+	from        origins
 	checks      int // how much work it is
 }
 
@@ -35,12 +36,12 @@ const (
 	opMemo
 )
 
-func leaf(ok pred, may, mayNot typeSet) *compiled {
-	return &compiled{ok: ok, may: may, mayNot: mayNot, checks: 1}
+func leaf(ok pred, may, mayNot typeSet, from origins) *compiled {
+	return &compiled{ok: ok, may: may, mayNot: mayNot, from: from, checks: 1}
 }
 
 // broken stands for what couldn't be compiled; the set won't be loaded.
-func broken() *compiled { return leaf(never, allTypes, allTypes) }
+func broken() *compiled { return leaf(never, allTypes, allTypes, 0) }
 
 // gap is something that a condition needs and our events don't have.
 type gap struct {
@@ -60,16 +61,15 @@ type compiler struct {
 	warn   func(at mark, rule, msg, hint string)
 
 	// of the condition at work
-	rule      string
-	txt       text
-	gaps      []gap
-	unknown   []gap    // fields that nobody knows
-	uses      []string // fields that it asks for
-	items     int      // of lists, put into all checks up to now
-	stack     []string
-	done      map[macroKey]*macroDone
-	slots     int
-	questions map[string]int // asked of names, by operator and values
+	rule    string
+	txt     text
+	gaps    []gap
+	unknown []gap    // fields that nobody knows
+	uses    []string // fields that it asks for
+	items   int      // of lists, put into all checks up to now
+	stack   []string
+	done    map[macroKey]*macroDone
+	slots   int
 	// unguarded asks for the next field without the guard that keeps it to its event types.
 	unguarded bool
 }
@@ -103,6 +103,7 @@ func (c *compiler) condition(x expr, positive bool) *compiled {
 			k := c.condition(y, positive)
 			out.kids = append(out.kids, k)
 			out.may &= k.may
+			out.from |= k.from
 			out.mayNot |= k.mayNot
 			out.checks += k.checks
 		}
@@ -113,13 +114,14 @@ func (c *compiler) condition(x expr, positive bool) *compiled {
 			k := c.condition(y, positive)
 			out.kids = append(out.kids, k)
 			out.may |= k.may
+			out.from |= k.from
 			out.mayNot &= k.mayNot
 			out.checks += k.checks
 		}
 		return out
 	case *notExpr:
 		k := c.condition(v.x, !positive)
-		return &compiled{op: opNot, kids: []*compiled{k}, may: k.mayNot, mayNot: k.may, checks: k.checks}
+		return &compiled{op: opNot, kids: []*compiled{k}, may: k.mayNot, mayNot: k.may, from: k.from, checks: k.checks}
 	case *macroExpr:
 		return c.macro(v, positive)
 	case *checkExpr:
@@ -176,7 +178,7 @@ func (c *compiler) compileMacro(def *macroDef, positive bool) *macroDone {
 	c.stack = c.stack[:len(c.stack)-1]
 	c.rule, c.txt, c.gaps, c.unknown, c.uses = rule, txt, gaps, unknown, uses
 	if d.checks > 1 {
-		d.compiled = &compiled{op: opMemo, kids: []*compiled{d.compiled}, slot: c.slots, may: d.may, mayNot: d.mayNot, checks: d.checks}
+		d.compiled = &compiled{op: opMemo, kids: []*compiled{d.compiled}, slot: c.slots, may: d.may, mayNot: d.mayNot, from: d.from, checks: d.checks}
 		c.slots++
 	}
 	return d
@@ -209,11 +211,12 @@ func (c *compiler) check(k *checkExpr, positive bool) *compiled {
 		return broken()
 	}
 	p, ok := pred(nil), false
+	from := left.from
 	switch {
 	case k.op == "exists":
 		p, ok = left.exists(), true
 	case k.right != nil:
-		p, ok = c.compareTerms(k, left, positive)
+		p, from, ok = c.compareTerms(k, left, positive)
 	default:
 		vals := c.values(k)
 		switch left.typ {
@@ -227,7 +230,7 @@ func (c *compiler) check(k *checkExpr, positive bool) *compiled {
 	if !ok {
 		return broken()
 	}
-	return leaf(p, left.types, allTypes)
+	return leaf(p, left.types, allTypes, from)
 }
 
 // checkType compiles evt.type = … into a set of calls and finds the event types that can be meant.
@@ -243,7 +246,7 @@ func (c *compiler) checkType(k *checkExpr, vals []value, left getter) *compiled 
 		if !ok {
 			p = never
 		}
-		return leaf(p, allTypes, allTypes)
+		return leaf(p, allTypes, allTypes, left.from)
 	}
 	set := make([]bool, len(facts.calls))
 	var may typeSet
@@ -269,9 +272,9 @@ func (c *compiler) checkType(k *checkExpr, vals []value, left getter) *compiled 
 	other := facts.otherTypes(set)
 	p := func(m *machine) bool { return set[m.call] }
 	if k.op == "!=" {
-		return leaf(func(m *machine) bool { return !set[m.call] }, other, may)
+		return leaf(func(m *machine) bool { return !set[m.call] }, other, may, fromEvent)
 	}
-	return leaf(p, may, other)
+	return leaf(p, may, other, fromEvent)
 }
 
 // otherTypes are the event types that can be called something outside the set.
@@ -312,5 +315,5 @@ func (c *compiler) checkKind(k *checkExpr, vals []value) *compiled {
 	if k.op == "!=" {
 		set = ^set
 	}
-	return leaf(func(m *machine) bool { return set.has(m.ev.Type) }, set, ^set)
+	return leaf(func(m *machine) bool { return set.has(m.ev.Type) }, set, ^set, fromEvent)
 }

@@ -82,6 +82,7 @@ type Process struct {
 	alive                  int    // of a root: living processes of its tree, itself included
 	args, cmdline, exeline string // made when first asked for
 	made                   bool
+	standing               standing
 }
 
 func (p *Process) make() {

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"iter"
+	"math/bits"
 
 	"github.com/bodycam-dev/bodycam"
 )
@@ -30,6 +31,8 @@ type Engine struct {
 	counts  []*counter  // of the rules with a threshold
 	matches []Match
 	out     []byte
+	sieve   sieve
+	flows   int64 // sequences that follow data
 }
 
 // NewEngine makes an engine for one run. Disabled and unsupported rules are left out.
@@ -37,7 +40,10 @@ func (s *Set) NewEngine(ctx Context) *Engine {
 	e := &Engine{set: s, states: make([]*progress, len(s.rules)), counts: make([]*counter, len(s.rules))}
 	e.m.ctx = ctx
 	e.m.memo = make([]uint32, s.slots)
-	e.m.recall = newRecall()
+	if t, ok := ctx.(interface{ itself() *Table }); ok {
+		e.m.table = t.itself()
+	}
+	e.sieve = newSieve()
 	for _, r := range s.rules {
 		if !r.Enabled || len(r.Unsupported) > 0 {
 			continue
@@ -67,27 +73,26 @@ func (e *Engine) Event(ev *bodycam.Event) []Match {
 func (e *Engine) Would(ev *bodycam.Event) []Match { return e.judge(ev, true) }
 
 func (e *Engine) judge(ev *bodycam.Event, peek bool) []Match {
-	rules := e.set.byType[ev.Type&63]
+	p := &e.set.byType[ev.Type&63]
 	e.matches = e.matches[:0]
-	if len(rules) == 0 {
+	if len(p.asked) == 0 {
 		return nil
 	}
-	m := &e.m
-	m.reset(ev)
-	for _, r := range rules {
-		switch {
-		case r.seq != nil:
-			if !peek {
-				e.sequence(r.rule)
-			}
-		case !r.ok(m):
-		case r.limit != nil:
-			if !peek {
-				e.limit(r.rule)
-			}
-		default:
-			e.matches = append(e.matches, Match{Rule: &r.Rule, Event: ev, Confidence: 1, Count: ev.N(), rule: r.rule})
-		}
+	e.m.reset(ev)
+	may := p.may
+	if p.sieved {
+		may = e.sieve.may(&e.m, p)
+	}
+	also := p.heirs
+	if e.flows > 0 {
+		also |= p.flow
+	}
+	for left := may | also; left != 0; left &= left - 1 {
+		i := bits.TrailingZeros64(left)
+		e.ask(&p.asked[i], may>>i&1 != 0, peek)
+	}
+	for i := siftedRules; i < len(p.asked); i++ {
+		e.ask(&p.asked[i], true, peek)
 	}
 	if len(e.matches) == 0 {
 		return nil
@@ -95,8 +100,29 @@ func (e *Engine) judge(ev *bodycam.Event, peek bool) []Match {
 	return e.matches
 }
 
-func (e *Engine) sequence(r *rule) {
-	c := e.states[r.index].event(&e.m)
+// ask asks a rule about the event. may is false where its steps can't be true.
+func (e *Engine) ask(r *asked, may, peek bool) {
+	m := &e.m
+	switch {
+	case r.seq != nil:
+		if !peek {
+			e.sequence(r.rule, may)
+		}
+	case !r.ok(m):
+	case r.limit != nil:
+		if !peek {
+			e.limit(r.rule)
+		}
+	default:
+		e.matches = append(e.matches, Match{Rule: &r.Rule, Event: m.ev, Confidence: 1, Count: m.ev.N(), rule: r.rule})
+	}
+}
+
+func (e *Engine) sequence(r *rule, may bool) {
+	p := e.states[r.index]
+	e.flows -= b2i(p.flow.active())
+	c := p.event(&e.m, may)
+	e.flows += b2i(p.flow.active())
 	if c == nil {
 		return
 	}

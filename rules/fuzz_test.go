@@ -45,10 +45,10 @@ func FuzzCondition(f *testing.F) {
 		c.txt = text{s: cond}
 		k := c.condition(x, true)
 		for _, ev := range []*bodycam.Event{openEvent(), connectEvent(), renameEvent(), execEvent()} {
-			m := &machine{ctx: family(), memo: make([]uint32, c.slots), recall: newRecall()}
+			m := &machine{ctx: family(), memo: make([]uint32, c.slots)}
 			m.reset(ev)
 			// What is built for one event type must answer as what is built for all.
-			b := newBuilder()
+			b := newBuilder(0)
 			want := false
 			if ok := b.pred(k, anyType); ok != nil {
 				want = ok(m)

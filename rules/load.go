@@ -140,13 +140,25 @@ type Set struct {
 	warnings []*Problem
 	slots    int
 	files    []string
-	byType   [64][]asked
+	byType   [64]plan
+}
+
+// plan is what is asked about events of one type.
+type plan struct {
+	asked []asked
+	// sieved tells that most of it can be ruled out by an event's form.
+	sieved bool
+	may    uint64 // where nothing is sieved, those of the first siftedRules whose condition can be true
+	flow   uint64 // the sequences that must know of data which moves
+	heirs  uint64 // and of processes that begin
 }
 
 // asked is a rule that is asked about events of one type, with its condition for that type (nil: a sequence).
 type asked struct {
 	*rule
-	ok pred
+	ok    pred
+	bound pred // whether the condition, or a step, can be true, as far as an event's form says; nil: it can
+	never bool // no step of the sequence can be true: only data that moves concerns it
 }
 
 // rule is a compiled rule.
@@ -434,22 +446,58 @@ func (s *Set) Warnings() []*Problem { return s.warnings }
 
 // build makes the closures of the rules that are on and supported, for each event type.
 func (s *Set) build() {
-	b := newBuilder()
-	for _, r := range s.rules {
-		if !r.Enabled || len(r.Unsupported) > 0 {
-			continue
-		}
-		for t := range s.byType {
-			if r.seq != nil {
-				r.seq.build(b, t)
-				if r.seq.sees(bodycam.Type(t)) {
-					s.byType[t] = append(s.byType[t], asked{rule: r})
-				}
+	b := newBuilder(s.slots)
+	for t := range s.byType {
+		p := &s.byType[t]
+		bounds := 0
+		for _, r := range s.rules {
+			if !r.Enabled || len(r.Unsupported) > 0 {
 				continue
 			}
-			if ok := b.pred(r.cond, t); ok != nil {
-				s.byType[t] = append(s.byType[t], asked{r, ok})
+			a, ok := r.ask(b, t)
+			if !ok {
+				continue
 			}
+			if a.bound != nil {
+				bounds++
+			}
+			if i := len(p.asked); i < siftedRules {
+				p.note(a, i, bodycam.Type(t))
+			}
+			p.asked = append(p.asked, a)
 		}
+		p.sieved = bounds >= fewBounds
+	}
+	s.slots = b.slots
+}
+
+// ask prepares a rule for events of a type, and tells whether such events concern it.
+func (r *rule) ask(b *builder, t int) (asked, bool) {
+	a := asked{rule: r}
+	steps := &compiled{op: opOr, kids: []*compiled{r.cond}}
+	if r.seq != nil {
+		r.seq.build(b, t)
+		if !r.seq.sees(bodycam.Type(t)) {
+			return a, false
+		}
+		steps.kids = r.seq.steps
+	} else if a.ok = b.pred(r.cond, t); a.ok == nil {
+		return a, false
+	}
+	x := b.join(steps, func(k *compiled) built { return b.bound(k, t, true) })
+	a.bound, a.never = x.ok, x.ok == nil && !x.value
+	return a, true
+}
+
+func (p *plan) note(a asked, i int, t bodycam.Type) {
+	bit := uint64(1) << i
+	if !a.never {
+		p.may |= bit
+	}
+	if a.seq != nil && a.seq.taint && flowTypes.has(t) {
+		p.flow |= bit
+	}
+	if a.seq != nil && a.seq.by == byProcess && t == bodycam.TypeFork {
+		p.heirs |= bit
 	}
 }

@@ -22,17 +22,19 @@ type machine struct {
 	lastProc *Process
 	none     Process // stands for a process that isn't known
 
-	arena  []byte
-	path   names // Path and PathGiven
-	path2  names
-	conn   string // both ends, once made
-	file   *File
-	row    *bodycam.Row
-	why    Explanation
-	have   have
-	memo   []uint32
-	parts  []string // of a text that is being joined
-	recall recall
+	arena []byte
+	path  names // Path and PathGiven
+	path2 names
+	conn  string // both ends, once made
+	file  *File
+	row   *bodycam.Row
+	why   Explanation
+	have  have
+	memo  []uint32
+	parts []string // of a text that is being joined
+
+	table    *Table    // of the context, where it is made of one
+	standing *standing // of proc; nil: nothing can be kept of it
 
 	up    *Process // ancestor number upAt of proc: lists of ancestors are asked for in order
 	upAt  int
@@ -50,10 +52,8 @@ const (
 
 // names is every name of a file: canonical first.
 type names struct {
-	ok     bool
-	hashed bool
-	list   []string
-	hashes []uint64
+	ok   bool
+	list []string
 }
 
 func (m *machine) reset(e *bodycam.Event) {
@@ -66,7 +66,6 @@ func (m *machine) reset(e *bodycam.Event) {
 	}
 	m.arena = m.arena[:0]
 	m.path.ok, m.path2.ok = false, false
-	m.path.hashed, m.path2.hashed = false, false
 	m.have = 0
 	m.up = nil
 	if e.Proc != m.lastID || m.lastProc == nil {
@@ -76,6 +75,12 @@ func (m *machine) reset(e *bodycam.Event) {
 	if m.proc == nil {
 		m.none = Process{}
 		m.proc = &m.none
+	}
+	m.standing = nil
+	if t := m.table; t != nil && m.proc == t.last {
+		if m.standing = &m.proc.standing; m.standing.at != t.changes {
+			*m.standing = standing{at: t.changes}
+		}
 	}
 }
 

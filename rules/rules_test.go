@@ -269,7 +269,7 @@ func TestUnsupported(t *testing.T) {
 		if strings.Join(got, " ") != tc.want {
 			t.Errorf("%s: %q, want %q", tc.cond, got, tc.want)
 		}
-		if tc.want != "" && len(s.byType[bodycam.TypeOpen]) > 0 {
+		if tc.want != "" && len(s.byType[bodycam.TypeOpen].asked) > 0 {
 			t.Errorf("%s: an unsupported rule is asked", tc.cond)
 		}
 	}

@@ -147,8 +147,9 @@ func newProgress(s *sequence) *progress {
 	return &progress{seq: s, byKey: map[bodycam.Proc]*[maxSteps]*chain{}, flow: newFlow()}
 }
 
-// event takes a sequence further and returns the chain that is complete with it, if any.
-func (p *progress) event(m *machine) *chain {
+// event takes a sequence further and returns the chain that is complete with it, if any. may is false where the event can't
+// be a step.
+func (p *progress) event(m *machine, may bool) *chain {
 	e, s := m.ev, p.seq
 	if s.taint && p.flow.active() {
 		p.flow.follow(m, &p.dropped)
@@ -156,6 +157,9 @@ func (p *progress) event(m *machine) *chain {
 	key := keyOf(m, s.by)
 	if s.by == byProcess && e.Type == bodycam.TypeFork && e.Errno == 0 {
 		p.inherit(m)
+	}
+	if !may {
+		return nil
 	}
 	var found *chain
 	// From the last step to the first, so that one event doesn't serve as two steps.

@@ -40,7 +40,7 @@ type Table struct {
 	files  map[fileID]*File
 	paths  map[string]bool // written paths whose inode isn't known
 	dirs   map[string]bool // directories made during the run; false: something older that was moved there
-	old    map[string]bool // those of dirs that are false
+	old    []string        // those of dirs that are false, sorted
 	mounts []mountAlias
 	gone   removed
 	last   *Process // of the newest event
@@ -48,14 +48,19 @@ type Table struct {
 	forgot bool
 	bytes  int // of paths and dirs
 	seed   maphash.Seed
+	// changes counts how often a process became another, or got another place in the tree.
+	changes uint64
 }
 
 type mountAlias struct{ at, from string }
 
 // NewTable makes an empty table.
 func NewTable() *Table {
-	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}, dirs: map[string]bool{}, old: map[string]bool{}, seed: maphash.MakeSeed()}
+	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}, dirs: map[string]bool{}, seed: maphash.MakeSeed(), changes: 1}
 }
+
+// itself is the table of a context that embeds one.
+func (t *Table) itself() *Table { return t }
 
 // Process returns the process of that identity.
 func (t *Table) Process(id bodycam.Proc) *Process {
@@ -138,8 +143,9 @@ func (t *Table) Fold(e *bodycam.Event) {
 		}
 		t.last = p
 	}
-	if e.CWD != "" {
+	if e.CWD != "" && e.CWD != p.CWD {
 		p.CWD = e.CWD
+		t.changes++
 	}
 	p.events++
 	p.uidBefore, p.uid = p.uid, e.UID
@@ -196,6 +202,7 @@ func (t *Table) meet(e *bodycam.Event) *Process {
 		p.setParent(t.procs[e.Parent])
 	}
 	t.procs[e.Proc] = p
+	t.changes++
 	p.Root().alive++
 	t.judge(p)
 	return p
@@ -223,6 +230,7 @@ func (t *Table) fork(e *bodycam.Event, p *Process) {
 	if c := t.procs[e.Child]; c != nil { // the child's first events may overtake the fork
 		if c.Parent == nil {
 			c.setParent(p)
+			t.changes++
 		}
 		return
 	}
@@ -232,6 +240,7 @@ func (t *Table) fork(e *bodycam.Event, p *Process) {
 	c.ID, c.Began, c.Exited, c.Harness, c.alive = e.Child, e.Time, false, false, 0
 	c.setParent(p)
 	t.procs[e.Child] = c
+	t.changes++
 	c.Root().alive++
 	// A fork of the agent program is on its way to become something else; only IsHarness can tell that it stays.
 	if t.IsHarness != nil {
@@ -272,6 +281,7 @@ func (t *Table) exec(e *bodycam.Event, p *Process) {
 	q.ScriptWritten = script != "" && t.wasWritten(0, 0, script)
 	q.Harness = false
 	*p = q
+	t.changes++
 	if t.IsHarness != nil {
 		p.Harness = t.IsHarness(p)
 	} else {
@@ -369,6 +379,10 @@ func (t *Table) addName(f *File, name string) {
 }
 
 func (t *Table) written(e *bodycam.Event, p *Process) {
+	at := maphash.String(t.seed, e.Path)
+	if f := t.File(e.Dev, e.Ino); f != nil && f.Written && f.Writer == p.Exe && f.at == at {
+		return // the same again
+	}
 	made := t.inMade(e.Path) // what lies in a directory that the run made is known by that to be the run's
 	if e.Ino != 0 {
 		further := 0
@@ -378,10 +392,6 @@ func (t *Table) written(e *bodycam.Event, p *Process) {
 		f := t.file(e.Dev, e.Ino, further)
 		switch {
 		case f != nil:
-			at := maphash.String(t.seed, e.Path)
-			if f.Written && f.Writer == p.Exe && f.at == at {
-				return // the same again
-			}
 			if !f.Written && !t.Wrote(e.Path) {
 				f.first = e.Seq
 			}
@@ -454,23 +464,41 @@ func (t *Table) place(p string, made bool) {
 		return
 	}
 	t.dirs[p] = made
-	if !made {
-		t.old[p] = true
+	i, known := slices.BinarySearch(t.old, p)
+	switch {
+	case !made && !known:
+		t.old = slices.Insert(t.old, i, p)
+	case made && known:
+		t.old = slices.Delete(t.old, i, i+1)
+	}
+}
+
+// young forgets that a path is that of an older thing.
+func (t *Table) young(p string) {
+	if i, ok := slices.BinarySearch(t.old, p); ok {
+		t.old = slices.Delete(t.old, i, i+1)
 	}
 }
 
 // renamed takes along what is known of a directory, and of the older things that were moved into it.
 func (t *Table) renamed(from, to string) {
 	made := t.Wrote(from)
-	for p := range t.old {
-		if rest, ok := below(p, from); ok && rest != "" {
+	if len(t.old) > 0 {
+		within := from + "/"
+		first, _ := slices.BinarySearch(t.old, within)
+		last := first
+		for last < len(t.old) && strings.HasPrefix(t.old[last], within) {
+			last++
+		}
+		inside := slices.Clone(t.old[first:last])
+		t.old = slices.Delete(t.old, first, last)
+		for _, p := range inside {
 			t.lose(t.dirs, p)
-			delete(t.old, p)
-			t.place(to+rest, false)
+			t.place(to+p[len(from):], false)
 		}
 	}
 	t.lose(t.dirs, from)
-	delete(t.old, from)
+	t.young(from)
 	t.place(to, made)
 }
 
@@ -505,7 +533,7 @@ func (t *Table) unlinked(e *bodycam.Event) {
 func (t *Table) forget() {
 	t.lose(t.paths, t.gone.path)
 	t.lose(t.dirs, t.gone.path)
-	delete(t.old, t.gone.path)
+	t.young(t.gone.path)
 	if f := t.files[t.gone.id]; f != nil {
 		if f.links--; f.links <= 0 {
 			for _, n := range f.Names {

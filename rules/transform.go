@@ -38,8 +38,10 @@ func (c *compiler) transform(t *term, positive bool) (getter, bool) {
 	}
 	g.name = t.name + "(…)"
 	g.types = allTypes
+	g.from = 0
 	for _, a := range args {
 		g.types &= a.types
+		g.from |= a.from
 	}
 	return g, true
 }
@@ -47,7 +49,7 @@ func (c *compiler) transform(t *term, positive bool) (getter, bool) {
 // listTerm compiles a list of terms in parentheses.
 func (c *compiler) listTerm(t *term, positive bool) (getter, bool) {
 	parts := make([]listGetter, 0, len(t.args))
-	types := allTypes
+	types, from := allTypes, origins(0)
 	for _, a := range t.args {
 		g, ok := c.term(a, positive)
 		if !ok {
@@ -59,8 +61,9 @@ func (c *compiler) listTerm(t *term, positive bool) (getter, bool) {
 		}
 		parts = append(parts, g.each())
 		types &= g.types
+		from |= g.from
 	}
-	return getter{typ: "list", name: "(…)", types: types, list: func(m *machine, i int) (string, bool) {
+	return getter{typ: "list", name: "(…)", types: types, from: from, list: func(m *machine, i int) (string, bool) {
 		if i >= len(parts) {
 			return "", false
 		}

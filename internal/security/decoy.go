@@ -37,6 +37,31 @@ type needle struct {
 type Decoys struct {
 	needles []needle
 	folded  []needle // lower case, for names, where case is lost
+	// grams has a bit for a hash of the first eight bytes of each needle: most data has none of them.
+	grams [gramBits / 64]uint64
+}
+
+const (
+	gramBits = 1 << 12
+	gramLen  = 8 // no needle is shorter
+)
+
+// gram finds the bit of eight bytes.
+func gram(b uint64) (word int, bit uint64) {
+	h := b * 0x9e3779b97f4a7c15 >> 52
+	return int(h / 64), 1 << (h % 64)
+}
+
+// mayHold tells whether a needle can be in the data.
+func mayHold[T string | []byte](d *Decoys, data T) bool {
+	var window uint64
+	for i := range len(data) {
+		window = window<<8 | uint64(data[i])
+		if word, bit := gram(window); d.grams[word]&bit != 0 && i >= gramLen-1 {
+			return true
+		}
+	}
+	return false
 }
 
 // NewDecoys prepares the search. Values shorter than 12 bytes are left out.
@@ -50,6 +75,12 @@ func NewDecoys(decoys []Decoy) *Decoys {
 		for _, n := range writings(x.Value) {
 			n.decoy = name
 			d.needles = append(d.needles, n)
+			var window uint64
+			for i := range gramLen {
+				window = window<<8 | uint64(n.text[i])
+			}
+			word, bit := gram(window)
+			d.grams[word] |= bit
 			n.text = strings.ToLower(n.text)
 			d.folded = append(d.folded, n)
 		}
@@ -109,6 +140,9 @@ func rot13(s string) string {
 }
 
 func (d *Decoys) text(s, where string, hits []Hit) []Hit {
+	if !mayHold(d, s) {
+		return hits
+	}
 	for _, n := range d.needles {
 		if strings.Contains(s, n.text) {
 			hits = addHit(hits, Hit{n.decoy, n.as, where})
@@ -145,7 +179,9 @@ func (d *Decoys) Search(data []byte, where string) []Hit {
 
 func (d *Decoys) search(data []byte, where, through string, layer int, budget *int, hits []Hit) []Hit {
 	before := len(hits)
-	hits = d.text(string(data), where, hits)
+	if mayHold(d, data) {
+		hits = d.text(string(data), where, hits)
+	}
 	for i := before; i < len(hits); i++ {
 		if through != "" {
 			hits[i].As = through + ", " + hits[i].As
@@ -184,8 +220,8 @@ var unpackers = []struct {
 		return stream(b, n, "BZh", func(r io.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil })
 	}},
 	{"zip", unzip},
-	{"base64", func(b []byte, n int) [][]byte { return decodeRuns(b, n, isBase64, decodeBase64) }},
-	{"hex", func(b []byte, n int) [][]byte { return decodeRuns(b, n, isHex, decodeHex) }},
+	{"base64", func(b []byte, n int) [][]byte { return decodeRuns(b, n, base64Letters, decodeBase64) }},
+	{"hex", func(b []byte, n int) [][]byte { return decodeRuns(b, n, hexLetters, decodeHex) }},
 }
 
 // stream unpacks what begins with magic, anywhere in the first places it stands.
@@ -238,16 +274,24 @@ func unzip(b []byte, limit int) [][]byte {
 	return out
 }
 
-func isBase64(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '+' || c == '/' || c == '-' || c == '_'
+// letters is a set of bytes.
+type letters [256]bool
+
+func lettersOf(s string) *letters {
+	var l letters
+	for i := range len(s) {
+		l[s[i]] = true
+	}
+	return &l
 }
 
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
+var (
+	hexLetters    = lettersOf("0123456789abcdefABCDEF")
+	base64Letters = lettersOf("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+/-_")
+)
 
 // decodeRuns decodes runs of letters. Line breaks inside a run are left out.
-func decodeRuns(b []byte, limit int, is func(byte) bool, decode func([]byte) []byte) [][]byte {
+func decodeRuns(b []byte, limit int, is *letters, decode func([]byte) []byte) [][]byte {
 	if !hasRun(b, is) {
 		return nil
 	}
@@ -264,10 +308,10 @@ func decodeRuns(b []byte, limit int, is func(byte) bool, decode func([]byte) []b
 	}
 	for i, c := range b {
 		switch {
-		case is(c):
+		case is[c]:
 			run = append(run, c)
 		case c == '\n' || c == '\r':
-			if i+1 < len(b) && !is(b[i+1]) && b[i+1] != '\n' {
+			if i+1 < len(b) && !is[b[i+1]] && b[i+1] != '\n' {
 				flush()
 			}
 		default:
@@ -282,11 +326,11 @@ func decodeRuns(b []byte, limit int, is func(byte) bool, decode func([]byte) []b
 }
 
 // hasRun tells whether there is a run worth decoding, line breaks left aside.
-func hasRun(b []byte, is func(byte) bool) bool {
+func hasRun(b []byte, is *letters) bool {
 	n := 0
 	for _, c := range b {
 		switch {
-		case is(c):
+		case is[c]:
 			if n++; n >= minRun {
 				return true
 			}
