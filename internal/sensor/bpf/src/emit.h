@@ -20,7 +20,6 @@
 const volatile __u64 target_cgroup = 0; /* id of the cgroup whose subtree is observed */
 const volatile __u32 target_level = 0;  /* its depth */
 const volatile __u32 host_mntns = 0;    /* the recorder's mount namespace */
-const volatile __u32 wake_at = 1 << 20; /* bytes waiting before the reader is woken */
 const volatile __u32 stop_at = 0;       /* bytes waiting before the writer is stopped */
 const volatile bool exit_tells_last = false; /* sched_process_exit has a second argument */
 
@@ -78,6 +77,9 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } stopped SEC(".maps");
+
+/* How many bytes wait before the reader is woken. The recorder sets it, to 0 while it waits for whatever comes next. */
+volatile __u32 wake_at = 1 << 20;
 
 /* How often back-pressure stopped a process. */
 __u64 stops = 0;
