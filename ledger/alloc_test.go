@@ -5,18 +5,22 @@ import "testing"
 // What happens for each of hundreds of thousands of events a second must make no garbage: a batch takes its keys and
 // its ciphers, whatever the number of its events.
 func TestBatchMakesNoGarbage(t *testing.T) {
-	events := make([][]byte, 512)
-	for i := range events {
-		events[i] = make([]byte, 150)
-	}
-	var room batchRoom
+	const events = 512
+	event := make([]byte, 150)
+	w := &Writer{gen: &Genesis{Profile: ProfileDefault}}
+	ch := newChunk(chunkBytes)
 	n := testing.AllocsPerRun(20, func() {
-		if _, err := prepareBatch(ProfileDefault, false, events, &room); err != nil {
-			t.Fatal(err)
+		w.reuse(ch)
+		b := w.NewBatch()
+		for range events {
+			b.Add(event)
+		}
+		if p, err := b.prepare(); err != nil || p.chunk != ch {
+			t.Fatal("the batch doesn't lie in the chunk:", err)
 		}
 	})
 	if n > 30 {
-		t.Errorf("a batch of %d events makes %v allocations", len(events), n)
+		t.Errorf("a batch of %d events makes %v allocations", events, n)
 	}
 }
 

@@ -389,13 +389,13 @@ func (d *discloser) item(rec *ReadRecord, what *Disclose) (*BundleItem, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rec.Form.Kind() != FormBatch {
+	if !rec.Form.Batch() {
 		if len(what.Events) > 0 {
 			return nil, errors.New("it is no batch and has no events")
 		}
 		return it, d.payload(it, rec, o)
 	}
-	events, leaves, err := o.events(d.r.gen.Profile, &rec.Record)
+	events, digests, err := o.events(&rec.Record)
 	if err != nil {
 		return nil, err
 	}
@@ -412,17 +412,14 @@ func (d *discloser) item(rec *ReadRecord, what *Disclose) (*BundleItem, error) {
 			return nil, err
 		}
 	}
+	leaves := eventLeaves(rec.Form, digests)
 	it.Events = []BundleEvent{}
 	for _, i := range slices.Compact(index) {
-		proof, err := merkle.Inclusion(leaves, i)
+		proof, err := proveEvent(rec.Form, digests, leaves, i)
 		if err != nil {
 			return nil, err
 		}
-		e := BundleEvent{Index: uint64(i), Event: events[i], Proof: proof}
-		if salts != nil {
-			e.Salt = salts[i*saltSize : (i+1)*saltSize : (i+1)*saltSize]
-		}
-		it.Events = append(it.Events, e)
+		it.Events = append(it.Events, BundleEvent{Index: uint64(i), Salt: saltOf(salts, i), Event: events[i], Proof: proof})
 	}
 	return it, nil
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"crypto/sha256"
 	"fmt"
 
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
@@ -122,7 +123,7 @@ func (b *Bundle) verifyContent(v *verification, it *BundleItem, h *Header) {
 		r.bad(f)
 		c.worse(StatusTampered, "%s", f.Error())
 	}
-	batch := rec.Form.Kind() == FormBatch
+	batch := rec.Form.Batch()
 	salted := p != ProfileAFR && !rec.Form.Clear()
 	switch {
 	case it.Opened && batch, it.Events != nil && !batch:
@@ -146,8 +147,8 @@ func (b *Bundle) verifyContent(v *verification, it *BundleItem, h *Header) {
 				bad("event %d is out of order or has a salt of %d bytes", e.Index, len(e.Salt))
 				return
 			}
-			leaf, _ := eventLeaf(nil, e.Salt, e.Event)
-			if err := merkle.VerifyInclusion(leaf, e.Index, rec.Count, e.Proof, rec.Commitment); err != nil {
+			digest := sha256.Sum256(append(appendEventPrefix(nil, rec.Form, e.Salt), e.Event...))
+			if err := verifyEvent(rec.Form, digest, e.Index, rec.Count, e.Proof, rec.Commitment); err != nil {
 				bad("event %d: %v", e.Index, err)
 				return
 			}

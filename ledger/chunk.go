@@ -19,7 +19,9 @@ type chunk struct {
 	weight    int    // bytes that it will take, about
 	payRoom   []byte // where pay begins
 	logRoom   []byte
-	oversized bool // made for one big payload
+	salts     []byte // room for those of a batch
+	oversized bool   // made for one big payload
+	batch     bool   // a batch's own: nothing else comes into it
 }
 
 // job is a record that is to be encrypted and chained, or a border between epochs.
@@ -32,6 +34,7 @@ type job struct {
 	epoch    uint64  //
 	inc      uint64  //
 	seals    *sealed // no record: the epoch ends
+	wraps    *group  // no record: secrets are to be wrapped
 }
 
 // sealed is an epoch that was closed. Leaves, place and the header's Head are known once its records are chained, the
@@ -54,27 +57,54 @@ const (
 
 // freshChunk returns an empty chunk. The lock is held, but for a writer that nobody has yet.
 func (w *Writer) freshChunk(segment uint64) *chunk {
-	if n := len(w.spare); n > 0 {
-		k := w.spare[n-1]
-		w.spare = w.spare[:n-1]
-		k.segment = segment
-		return k
+	k := w.spareChunk()
+	if k == nil {
+		k = newChunk(chunkBytes)
 	}
-	return newChunk(segment, chunkBytes)
+	k.segment = segment
+	return k
 }
 
-func newChunk(segment uint64, room int) *chunk {
-	k := &chunk{segment: segment, payRoom: make([]byte, 0, room), oversized: room > chunkBytes}
+func (w *Writer) spareChunk() *chunk {
+	n := len(w.spare)
+	if n == 0 {
+		return nil
+	}
+	k := w.spare[n-1]
+	w.spare = w.spare[:n-1]
+	return k
+}
+
+// takeChunk is freshChunk for those who don't hold the lock.
+func (w *Writer) takeChunk() *chunk {
+	w.mu.Lock()
+	k := w.spareChunk()
+	w.mu.Unlock()
+	if k == nil {
+		k = newChunk(chunkBytes)
+	}
+	return k
+}
+
+func newChunk(room int) *chunk {
+	k := &chunk{payRoom: make([]byte, 0, room), oversized: room > chunkBytes}
 	k.pay = k.payRoom
 	return k
 }
 
-// reuse keeps a chunk for later, so that appends leave no garbage.
+// reuse keeps a chunk for later, so that appends leave no garbage. The lock is held.
 func (w *Writer) reuse(k *chunk) {
 	if len(w.spare) < spareChunks && !k.oversized {
-		k.keys, k.pay, k.log, k.jobs, k.weight = nil, k.payRoom, k.logRoom, k.jobs[:0], 0
+		k.keys, k.pay, k.log, k.jobs, k.weight, k.batch = nil, k.payRoom, k.logRoom, k.jobs[:0], 0, false
 		w.spare = append(w.spare, k)
 	}
+}
+
+// giveChunk is reuse for those who don't hold the lock.
+func (w *Writer) giveChunk(k *chunk) {
+	w.mu.Lock()
+	w.reuse(k)
+	w.mu.Unlock()
 }
 
 func (k *work) last() *chunk { return k.chunks[len(k.chunks)-1] }
@@ -84,10 +114,14 @@ func (k *work) empty() bool {
 }
 
 // finish does a chunk's jobs.
-func (c *committing) finish(k *chunk) error {
+func (c *committing) finish(k *chunk) (err error) {
 	for i := range k.jobs {
 		j := &k.jobs[i]
 		switch {
+		case j.wraps != nil:
+			if k.keys, err = j.wraps.appendWrapTo(k.keys, &c.cur.log, c.recipients); err != nil {
+				return err
+			}
 		case j.opens:
 			c.cur.begin(j.epoch, j.inc)
 			before := len(k.log)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"filippo.io/age"
+
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
 	"github.com/bodycam-dev/bodycam/ledger/merkle"
 )
@@ -35,20 +37,21 @@ type work struct {
 
 // committing is the committer's state.
 type committing struct {
-	mu       sync.Mutex
-	backlog  []*work
-	segment  uint64
-	files    map[string]*openFile
-	cur      cursor // of the chain
-	open     sealed // the epoch whose records are being chained: leaves and place
-	spare    []Hash // room for leaves
-	tree     merkle.Range
-	prev     Hash // hash of the last header
-	afr      Hash // last R_t
-	signers  []checkpoint.Signer
-	signed   uint64
-	signedAt time.Time
-	unsynced bool // something was written that wasn't synced
+	mu         sync.Mutex
+	backlog    []*work
+	segment    uint64
+	files      map[string]*openFile
+	cur        cursor // of the chain
+	open       sealed // the epoch whose records are being chained: leaves and place
+	spare      []Hash // room for leaves
+	tree       merkle.Range
+	prev       Hash // hash of the last header
+	afr        Hash // last R_t
+	signers    []checkpoint.Signer
+	recipients []age.Recipient
+	signed     uint64
+	signedAt   time.Time
+	unsynced   bool // something was written that wasn't synced
 }
 
 type openFile struct {
@@ -432,15 +435,10 @@ func (w *Writer) wipe() {
 		for _, ch := range k.chunks {
 			for i := range ch.jobs {
 				clear(ch.jobs[i].key[:])
+				if g := ch.jobs[i].wraps; g != nil {
+					g.wipe()
+				}
 			}
-		}
-	}
-	for {
-		select {
-		case f := <-w.fresh:
-			f.wipe()
-		default:
-			return
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"crypto/sha256"
 	"slices"
 
 	"github.com/bodycam-dev/bodycam/ledger"
@@ -27,9 +28,9 @@ func (g *generator) disclose(s *ledgertest.Store, what ...ledger.Disclose) *ledg
 
 func (g *generator) bundles() {
 	s, _ := g.base(g.both())
-	what := []ledger.Disclose{{Seq: 1}, {Seq: 5, Closed: true}, {Seq: 7, Events: []int{0, 2}}, {Seq: 9}}
+	what := []ledger.Disclose{{Seq: 1}, {Seq: 5, Closed: true}, {Seq: 7, Events: []int{0, 2, 33}}, {Seq: 9}}
 	valid := g.disclose(s, what...).Append(nil)
-	g.bundle("bundle-valid-two-algorithms", "record 1 with its payload, 5 without, two events of batch 7, the large payload of 9", valid, verified)
+	g.bundle("bundle-valid-two-algorithms", "record 1 with its payload, 5 without, three events of batch 7, the large payload of 9", valid, verified)
 	stripped, err := ledger.ParseBundle(slices.Clone(valid))
 	g.must(err)
 	stripped.Checkpoint.Signatures = stripped.Checkpoint.Signatures[:1]
@@ -50,6 +51,22 @@ func (g *generator) bundles() {
 	g.bundle("bundle-salt-stripped", "the salt of record 1 is missing", changed(func(b *ledger.Bundle) { b.Items[0].Salt = nil }), tampered(1, true))
 	g.bundle("bundle-event-edit", "an event of batch 7 was changed", changed(func(b *ledger.Bundle) { b.Items[2].Events[0].Event[0] ^= 1 }), tampered(7, true))
 	g.bundle("bundle-event-moved", "an event of batch 7 claims another index", changed(func(b *ledger.Bundle) { b.Items[2].Events[0].Index = 1 }), tampered(7, true))
+	g.bundle("bundle-event-group", "an event of batch 7 claims its place in another group", changed(func(b *ledger.Bundle) {
+		b.Items[2].Events = b.Items[2].Events[:1]
+		b.Items[2].Events[0].Index = 16
+	}), tampered(7, true))
+	g.bundle("bundle-event-group-as-event", "the group of an event of batch 7 stands in place of the event, without its digests", changed(func(b *ledger.Bundle) {
+		e := &b.Items[2].Events[2]
+		digest := sha256.Sum256(slices.Concat([]byte{4}, e.Salt, e.Event))
+		e.Event, e.Proof = slices.Concat(e.Proof[0][:], digest[:], e.Proof[1][:]), e.Proof[2:]
+	}), tampered(7, true))
+	g.bundle("bundle-event-proof-longer", "the proof of an event has a hash more", changed(func(b *ledger.Bundle) {
+		b.Items[2].Events[2].Proof = append(b.Items[2].Events[2].Proof, merkle.Hash{})
+	}), tampered(7, true))
+	g.bundle("bundle-event-others-swapped", "two digests of an event's group have changed places", changed(func(b *ledger.Bundle) {
+		p := b.Items[2].Events[0].Proof
+		p[0], p[1] = p[1], p[0]
+	}), tampered(7, true))
 	g.bundle("bundle-record-proof-stripped", "a hash of the proof of record 1 is missing", changed(func(b *ledger.Bundle) { b.Items[0].Proof = b.Items[0].Proof[1:] }), tampered(1, true))
 	g.bundle("bundle-record-proof-longer", "the proof of record 1 has a hash more", changed(func(b *ledger.Bundle) { b.Items[0].Proof = append(b.Items[0].Proof, merkle.Hash{}) }), tampered(1, true))
 	g.bundle("bundle-epoch-proof-stripped", "a hash of the proof of epoch 0 is missing", changed(func(b *ledger.Bundle) { b.Epochs[0].Proof = b.Epochs[0].Proof[1:] }), tampered(0, false))

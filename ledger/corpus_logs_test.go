@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -62,7 +63,11 @@ func (g *generator) base(opts ledger.Options) (s *ledgertest.Store, old string) 
 	g.must(err)
 	ctx := context.Background()
 	g.append(w, "a", "b", "c", "d", "e", "f")
-	_, err = w.AppendBatch(ctx, ledger.Entry{Type: ledger.TypeUser + 1, Kind: "batch"}, [][]byte{[]byte("open /etc/passwd"), []byte("exec sh"), []byte("connect")})
+	events := [][]byte{[]byte("open /etc/passwd"), []byte("exec sh"), []byte("connect")}
+	for i := len(events); i < 35; i++ { // two groups and three of a third
+		events = append(events, fmt.Appendf(nil, "write /tmp/%d", i))
+	}
+	_, err = w.AppendBatch(ctx, ledger.Entry{Type: ledger.TypeUser + 1, Kind: "batch"}, events)
 	g.must(err)
 	g.must(w.Coverage("bpf", 3, 3, 0))
 	g.must(w.Sync(ctx))

@@ -285,7 +285,14 @@ func (s *stranger) item(raw []byte, headers map[uint64]*headerMap) ([]opened, er
 	for _, x := range it[2].([]any) {
 		e := x.([]any)
 		index, salt, what := e[0].(uint64), e[1].([]byte), e[2].([]byte)
-		top, err := fold(h([]byte{0}, salt, what), index, r.Count, hashes(e[3]))
+		proof, group := hashes(e[3]), index/16
+		others := int(min(16, r.Count-16*group) - 1)
+		if r.Form&15 != 4 || len(proof) < others {
+			return nil, fmt.Errorf("event %d of record %d has no proof", index, r.Seq)
+		}
+		leaf := append([]byte{0}, bytes.Join(proof[:index%16], nil)...)
+		leaf = append(append(leaf, h([]byte{4}, salt, what)...), bytes.Join(proof[index%16:others], nil)...)
+		top, err := fold(h(leaf), group, (r.Count+15)/16, proof[others:])
 		if err != nil || !bytes.Equal(top, r.Commitment) || len(salt) != 16 {
 			return nil, fmt.Errorf("event %d of record %d is another: %w", index, r.Seq, err)
 		}

@@ -255,7 +255,7 @@ func (r *recordMap) fill(b []byte) (size uint64) {
 	r.Wall, r.Mono = r.Wall+varint(), r.Mono+varint()
 	r.Kind = string(take(int(take(1)[0])))
 	r.Group, r.Count = uvarint(), 0
-	if r.Form&15 == 3 {
+	if r.Form&15 == 4 {
 		r.Count = uvarint()
 	}
 	return uvarint()
@@ -358,7 +358,7 @@ func gcmOf(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// openAll opens a payload of form 1, 17, 2 (without chunks) or 3, and compares it with its commitment.
+// openAll opens a payload of form 1, 17, 2 (without chunks) or 4, and compares it with its commitment.
 func (s *stranger) openAll(hd *headerMap, r *recordMap, stored []byte) error {
 	if r.Form == 17 {
 		if !bytes.Equal(h([]byte{3}, stored), r.Commitment) {
@@ -424,12 +424,16 @@ func (s *stranger) openAll(hd *headerMap, r *recordMap, stored []byte) error {
 	}
 	salts := make([]byte, 16*r.Count)
 	cipher.NewCTR(block, make([]byte, 16)).XORKeyStream(salts, salts)
-	var leaves [][]byte
+	var leaves, group [][]byte
 	for i := range r.Count {
 		n, size := binary.Uvarint(body)
 		e := body[size : size+int(n)]
 		body = body[size+int(n):]
-		leaves = append(leaves, h([]byte{0}, salts[16*i:16*i+16], e))
+		group = append(group, h([]byte{4}, salts[16*i:16*i+16], e))
+		if i%16 == 15 || i == r.Count-1 {
+			leaves = append(leaves, h(append([][]byte{{0}}, group...)...))
+			group = nil
+		}
 		if err := s.each(r, e); err != nil {
 			return err
 		}

@@ -116,7 +116,7 @@ func appendRecord(b []byte, c *cursor, s *stored) []byte {
 	b = append(b, byte(len(s.Kind)))
 	b = append(b, s.Kind...)
 	b = appendUvarint(b, s.Group)
-	if s.Form.Kind() == FormBatch {
+	if s.Form.Batch() {
 		b = appendUvarint(b, s.Count)
 	}
 	b = appendUvarint(b, s.size)
@@ -245,7 +245,7 @@ func (c *cursor) readRecord(b []byte, s *stored) (rest []byte, err error) {
 		s.Kind = c.kind(f.bytes(int(n[0])))
 	}
 	s.Group = f.uvarint()
-	if s.Form.Kind() == FormBatch {
+	if s.Form.Batch() {
 		s.Count = f.uvarint()
 	}
 	if s.size = f.uvarint(); s.size > 0 {

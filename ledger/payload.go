@@ -1,17 +1,13 @@
 package ledger
 
 import (
-	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/bodycam-dev/bodycam/ledger/dcbor"
-	"github.com/bodycam-dev/bodycam/ledger/merkle"
 )
 
 // The bounds of payloads.
@@ -114,6 +110,7 @@ type prepared struct {
 	count      uint64
 	manifest   []byte // not yet encrypted
 	body       []byte // as stored
+	chunk      *chunk // not nil: the payload lies in it already as it will be written; then manifest and body are nil
 }
 
 func randomBytes(n int) []byte {
@@ -202,133 +199,4 @@ func openChunk(gcm cipher.AEAD, i uint32, data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: its encryption is false", ErrPayload)
 	}
 	return plain, nil
-}
-
-// eventSalts returns the salts of a batch's events, saltSize bytes each: the AES-256-CTR key stream, from block 0, of
-// the manifest's salt key. It uses room where that is large enough.
-func eventSalts(key []byte, n int, room []byte) ([]byte, error) {
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, err
-	}
-	salts := slices.Grow(room[:0], n*saltSize)[:n*saltSize]
-	clear(salts)
-	var iv [aes.BlockSize]byte
-	cipher.NewCTR(block, iv[:]).XORKeyStream(salts, salts)
-	return salts, nil
-}
-
-// eventLeaf is the leaf of an event in its batch: SHA-256(0x00 ‖ salt ‖ event).
-func eventLeaf(scratch []byte, salt, event []byte) (Hash, []byte) {
-	scratch = append(scratch[:0], 0)
-	scratch = append(scratch, salt...)
-	scratch = append(scratch, event...)
-	return sha256.Sum256(scratch), scratch
-}
-
-// batchRoom is what preparing a batch takes, kept from batch to batch: at the rate of kernel events it would be most
-// of what the collector has to do.
-type batchRoom struct {
-	body, salts, scratch []byte
-}
-
-// prepareBatch makes a batch ready: salted leaves, their tree, one encryption. The result's body lies in room.
-func prepareBatch(p Profile, inClear bool, events [][]byte, room *batchRoom) (*prepared, error) {
-	if len(events) == 0 || len(events) > MaxBatch {
-		return nil, fmt.Errorf("a batch of %d events: it must have 1 to %d", len(events), MaxBatch)
-	}
-	size := 0
-	for _, e := range events {
-		size += len(e) + binary.MaxVarintLen32
-	}
-	if size > maxBody {
-		return nil, fmt.Errorf("a batch of %d bytes: it may have %d; send fewer events at a time", size, maxBody)
-	}
-	form := FormBatch
-	m := &manifest{}
-	var salts []byte
-	if inClear {
-		form |= FormClear
-	} else {
-		m.key = randomBytes(keySize)
-		if p != ProfileAFR {
-			m.salt = randomBytes(keySize)
-			var err error
-			if salts, err = eventSalts(m.salt, len(events), room.salts); err != nil {
-				return nil, err
-			}
-			room.salts = salts
-			defer clear(salts)
-		}
-	}
-	defer m.wipe()
-	body := slices.Grow(room.body[:0], size+tagSize)
-	var tree merkle.Range
-	scratch := room.scratch
-	for i, e := range events {
-		body = binary.AppendUvarint(body, uint64(len(e)))
-		body = append(body, e...)
-		var salt []byte
-		if salts != nil {
-			salt = salts[i*saltSize : (i+1)*saltSize]
-		}
-		var leaf Hash
-		leaf, scratch = eventLeaf(scratch, salt, e)
-		tree.Append(leaf)
-	}
-	if m.key != nil {
-		gcm, err := newGCM(m.key)
-		if err != nil {
-			return nil, err
-		}
-		body = gcm.Seal(body[:0], zeroNonce[:], body, nil)
-	}
-	clear(scratch[:cap(scratch)])
-	room.body, room.scratch = body, scratch
-	return &prepared{
-		form: form, commitment: tree.Root(), count: uint64(len(events)),
-		manifest: m.append(nil, form), body: body,
-	}, nil
-}
-
-// splitBatch cuts a batch's body, in the clear, into its events.
-func splitBatch(body []byte, count uint64) ([][]byte, error) {
-	events := make([][]byte, 0, min(count, uint64(len(body))))
-	f := fields{b: body}
-	for range count {
-		n := f.uvarint()
-		if n > uint64(len(f.b)) {
-			f.err = errFrame
-		}
-		e := f.bytes(int(min(n, uint64(len(f.b)))))
-		if f.err != nil {
-			break
-		}
-		events = append(events, slices.Clip(e))
-	}
-	if f.err != nil || len(f.b) != 0 {
-		return nil, fmt.Errorf("%w: a batch isn't %d events", ErrPayload, count)
-	}
-	return events, nil
-}
-
-// batchLeaves are the leaves of a batch's events.
-func batchLeaves(m *manifest, events [][]byte) ([]Hash, error) {
-	var salts []byte
-	if m.salt != nil {
-		var err error
-		if salts, err = eventSalts(m.salt, len(events), nil); err != nil {
-			return nil, err
-		}
-	}
-	leaves := make([]Hash, len(events))
-	var scratch []byte
-	for i, e := range events {
-		var salt []byte
-		if salts != nil {
-			salt = salts[i*saltSize : (i+1)*saltSize]
-		}
-		leaves[i], scratch = eventLeaf(scratch, salt, e)
-	}
-	return leaves, nil
 }

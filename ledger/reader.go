@@ -15,6 +15,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/bodycam-dev/bodycam/ledger/checkpoint"
+	"github.com/bodycam-dev/bodycam/ledger/merkle"
 )
 
 // Reader reads a log, also one that is being written: it sees what the writer has handed to the store. It checks the
@@ -326,7 +327,7 @@ func (w *writeBuffer) Write(p []byte) (int, error) {
 // PayloadTo writes a record's payload to dst. It is checked while it is written: after an error dst holds bytes that
 // mustn't be believed.
 func (r *Reader) PayloadTo(rec *ReadRecord, dst io.Writer) error {
-	if rec.Form.Kind() == FormBatch {
+	if rec.Form.Batch() {
 		return fmt.Errorf("record %d is a batch: read its events", rec.Seq)
 	}
 	o, err := r.open(rec)
@@ -341,13 +342,13 @@ func (r *Reader) PayloadTo(rec *ReadRecord, dst io.Writer) error {
 
 // Events returns the events of a batch, checked against its commitment.
 func (r *Reader) Events(rec *ReadRecord) ([][]byte, error) {
-	if rec.Form.Kind() != FormBatch {
+	if !rec.Form.Batch() {
 		return nil, fmt.Errorf("record %d is no batch: read its payload", rec.Seq)
 	}
 	o, err := r.open(rec)
 	var events [][]byte
 	if err == nil {
-		events, _, err = o.events(r.gen.Profile, &rec.Record)
+		events, _, err = o.events(&rec.Record)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the events of record %d: %w", rec.Seq, err)
@@ -487,8 +488,8 @@ func (o *opened) payloadTo(p Profile, form Form, want *Hash, chunk func(*Hash) (
 	return nil
 }
 
-// events decrypts a batch and checks it; leaves are those of its tree.
-func (o *opened) events(p Profile, rec *Record) (events [][]byte, leaves []Hash, err error) {
+// events decrypts a batch and checks it; digests are those of its events.
+func (o *opened) events(rec *Record) (events [][]byte, digests []Hash, err error) {
 	var gcm cipher.AEAD
 	if o.m.key != nil {
 		if gcm, err = newGCM(o.m.key); err != nil {
@@ -502,11 +503,11 @@ func (o *opened) events(p Profile, rec *Record) (events [][]byte, leaves []Hash,
 	if events, err = splitBatch(body, rec.Count); err != nil {
 		return nil, nil, err
 	}
-	if leaves, err = batchLeaves(o.m, events); err != nil {
+	if digests, err = eventDigests(rec.Form, o.m, events); err != nil {
 		return nil, nil, err
 	}
-	if ProfileDefault.tree(leaves) != rec.Commitment {
+	if merkle.Root(eventLeaves(rec.Form, digests)) != rec.Commitment {
 		return nil, nil, ErrPayload
 	}
-	return events, leaves, nil
+	return events, digests, nil
 }

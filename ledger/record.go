@@ -49,12 +49,18 @@ type Form uint64
 const (
 	FormInline Form = 1  // one payload of at most [MaxInline] bytes
 	FormLarge  Form = 2  // one payload of any size: under its own key, beyond [MaxBody] bytes in chunks
-	FormBatch  Form = 3  // Count events under one key; the commitment is the head of a tree over them
+	FormBatch  Form = 4  // Count events under one key; the commitment is the head of a tree over groups of them
 	FormClear  Form = 16 // not encrypted, not salted
 )
 
+// formPlainBatch is how batches were written first: their tree has a leaf for each event. They are still read.
+const formPlainBatch Form = 3
+
 // Kind is the form without [FormClear].
 func (f Form) Kind() Form { return f &^ FormClear }
+
+// Batch tells whether the payload is events.
+func (f Form) Batch() bool { return f.Kind() == FormBatch || f.Kind() == formPlainBatch }
 
 // Clear tells whether the payload is stored as it is.
 func (f Form) Clear() bool { return f&FormClear != 0 }
@@ -143,7 +149,7 @@ func ParseRecord(b []byte) (*Record, error) {
 	r.Mono = d.Int()
 	d.Key(11)
 	r.Kind = d.Text()
-	batch := r.Form.Kind() == FormBatch
+	batch := r.Form.Batch()
 	if d.Err() == nil && (n == 13 || n == 12 && !batch) {
 		d.Key(12)
 		r.Group = d.Uint()
@@ -173,7 +179,7 @@ func (r *Record) valid() error {
 		return fmt.Errorf("record %d has an unknown form %d", r.Seq, r.Form)
 	case len(r.Kind) > MaxKind || !utf8.ValidString(r.Kind):
 		return fmt.Errorf("the kind of record %d is longer than %d bytes or no UTF-8", r.Seq, MaxKind)
-	case (r.Form.Kind() == FormBatch) != (r.Count != 0) || r.Count > MaxBatch:
+	case r.Form.Batch() != (r.Count != 0) || r.Count > MaxBatch:
 		return fmt.Errorf("record %d has form %d and %d events", r.Seq, r.Form, r.Count)
 	case r.Type < TypeUser && r.Form != FormInline|FormClear:
 		return fmt.Errorf("record %d is the ledger's own (%s) but has form %d", r.Seq, r.Type, r.Form)

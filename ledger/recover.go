@@ -503,7 +503,7 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	w := &Writer{
 		store: store, opts: opts, gen: gen, id: gen.ID(), origin: gen.Origin(), unlock: unlock,
 		progress: make(chan struct{}), head: rec.published,
-		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), quit: make(chan struct{}), fresh: make(chan freshSecrets, 1),
+		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	for w.inc == 0 || w.inc == rec.note.Before {
 		w.inc = binary.BigEndian.Uint64(randomBytes(8))
@@ -513,7 +513,7 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	w.durable = rec.next
 	w.segment, w.filled = rec.segment.segment, rec.segment.logLen+rec.segment.payLen
 	w.commit.segment = rec.segment.segment
-	w.commit.signers = opts.Signers
+	w.commit.signers, w.commit.recipients = opts.Signers, opts.Recipients
 	w.commit.files = map[string]*openFile{}
 	w.commit.tree, w.commit.prev, w.commit.afr = rec.tree, rec.prevHeader, rec.afr
 	if rec.published != nil {
@@ -522,7 +522,6 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	w.pending = work{chunks: []*chunk{w.freshChunk(rec.segment.segment)}, next: rec.next, seals: rec.tails}
 	wall, _ := opts.Now()
 	w.sealedAt = time.Now()
-	w.nextGroup.Store(rec.epoch)
 	w.openEpoch(rec.epoch, wall)
 	note := rec.note
 	note.Recorder, note.Boot = opts.Recorder, opts.Boot
@@ -537,10 +536,6 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	if !opts.manual {
 		w.done.Add(1)
 		go w.loop()
-		if !opts.Clear {
-			w.done.Add(1)
-			go w.stockSecrets()
-		}
 	}
 	return w, nil
 }

@@ -136,68 +136,18 @@ const perWrap = 16
 // maxPerWrap bounds what a reader takes.
 const maxPerWrap = 64
 
-// freshSecrets are the secrets of epochs to come, wrapped before they are needed.
-type freshSecrets struct {
-	secrets [][]byte
-	first   uint64      // the epoch that they probably begin with
-	keys    []*epochKey // if it is
-	wrap    []byte
-	err     error
+// group holds the secrets of the open epoch and of those that follow, all under one wrap. The committer makes the wrap,
+// before anything that was encrypted under one of them leaves the process: no append waits for public-key cryptography.
+type group struct {
+	from    uint64   // the epoch of the first
+	secrets [][]byte // nil once used
 }
 
-func (f *freshSecrets) wipe() {
-	for _, s := range f.secrets {
+func (g *group) wipe() {
+	for _, s := range g.secrets {
 		clear(s)
 	}
-	for _, k := range f.keys {
-		if k != nil {
-			k.wipe()
-		}
-	}
-	f.secrets, f.keys = nil, nil
-}
-
-// makeSecrets makes secrets for epochs from first on, and wraps them.
-func (w *Writer) makeSecrets(first uint64) freshSecrets {
-	n := max(w.opts.perWrap, 1)
-	f := freshSecrets{first: first}
-	s := secrets{log: w.id}
-	for i := range n {
-		secret := randomBytes(keySize)
-		f.secrets = append(f.secrets, secret)
-		key, err := newEpochKey(&w.id, first+uint64(i), secret)
-		if err != nil {
-			f.err = err
-			return f
-		}
-		f.keys = append(f.keys, key)
-	}
-	if s.secret = f.secrets[0]; n > 1 {
-		s.secret, s.group = nil, f.secrets
-	}
-	f.wrap, f.err = s.wrap(w.opts.Recipients)
-	return f
-}
-
-// stockSecrets keeps secrets ready, so that no append waits for public-key cryptography. They open nothing until
-// epochs use them.
-func (w *Writer) stockSecrets() {
-	defer w.done.Done()
-	for {
-		f := w.makeSecrets(w.nextGroup.Load() + uint64(len(w.fresh)*w.opts.perWrap))
-		select {
-		case w.fresh <- f:
-		case <-w.quit:
-			f.wipe()
-			return
-		}
-	}
-}
-
-// group holds the secrets of the open epoch and of those that follow, all under one wrap.
-type group struct {
-	freshSecrets
-	from uint64 // the epoch of the first
+	g.secrets = nil
 }
 
 // needKey makes sure that the open epoch has a key, and that its wrap is on its way to the store before any record
@@ -208,60 +158,48 @@ func (w *Writer) needKey() error {
 	}
 	g := &w.group
 	if w.number-g.from >= uint64(len(g.secrets)) {
-		if err := w.takeGroup(); err != nil {
-			return err
-		}
+		w.newGroup()
 	}
 	i := int(w.number - g.from)
-	for n := range i { // of epochs in which nothing was encrypted
-		g.forget(n)
+	secret := g.secrets[i]
+	if secret == nil {
+		return errors.New("the epoch's secret was used")
 	}
-	key := g.keys[i]
-	if key == nil {
-		if g.secrets[i] == nil {
-			return errors.New("the epoch's secret was used")
-		}
-		var err error
-		if key, err = newEpochKey(&w.id, w.number, g.secrets[i]); err != nil {
-			return err
-		}
+	var err error
+	if w.epoch.key, err = newEpochKey(&w.id, w.number, secret); err != nil { // wiped when the epoch is sealed
+		return err
 	}
-	w.epoch.key, g.keys[i] = key, nil // wiped when the epoch is sealed
-	g.forget(i)
+	for n, s := range g.secrets[:i+1] { // also those of epochs in which nothing was encrypted
+		clear(s)
+		g.secrets[n] = nil
+	}
 	return nil
 }
 
-func (g *group) forget(i int) {
-	clear(g.secrets[i])
-	g.secrets[i] = nil
-	if g.keys[i] != nil {
-		g.keys[i].wipe()
-		g.keys[i] = nil
-	}
-}
+// wrapWeight is what a wrap takes, about.
+const wrapWeight = 4 << 10
 
-// takeGroup begins a new group with the open epoch.
-func (w *Writer) takeGroup() error {
+// newGroup begins a new group with the open epoch.
+func (w *Writer) newGroup() {
 	w.group.wipe()
-	var f freshSecrets
-	if w.opts.manual {
-		f = w.makeSecrets(w.number)
-	} else {
-		f = <-w.fresh
-	}
-	if f.err != nil {
-		return f.err
-	}
-	if f.first != w.number {
-		for i, k := range f.keys {
-			k.wipe()
-			f.keys[i] = nil
-		}
-	}
-	w.group = group{f, w.number}
-	w.nextGroup.Store(w.number + uint64(len(f.secrets)))
+	n := max(w.opts.perWrap, 1)
+	all := randomBytes(n * keySize)
+	w.group = group{w.number, slices.Collect(slices.Chunk(all, keySize))}
 	ch := w.pending.last()
-	ch.keys = appendWrap(ch.keys, wrapped{w.number, uint64(len(f.secrets)), f.wrap})
-	w.weigh(ch, len(f.wrap))
-	return nil
+	ch.jobs = append(ch.jobs, job{wraps: &group{w.number, slices.Collect(slices.Chunk(slices.Clone(all), keySize))}})
+	w.weigh(ch, wrapWeight)
+}
+
+// appendWrapTo appends the frame that wraps a group's secrets, and wipes them.
+func (g *group) appendWrapTo(b []byte, log *Hash, recipients []age.Recipient) ([]byte, error) {
+	defer g.wipe()
+	s := secrets{log: *log, secret: g.secrets[0]}
+	if len(g.secrets) > 1 {
+		s.secret, s.group = nil, g.secrets
+	}
+	file, err := s.wrap(recipients)
+	if err != nil {
+		return nil, err
+	}
+	return appendWrap(b, wrapped{g.from, uint64(len(g.secrets)), file}), nil
 }

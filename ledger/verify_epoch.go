@@ -107,8 +107,8 @@ func (w *epochWorker) open(e *entry, s *stored, pay []byte, r *epochResult, bad 
 		err = o.decrypt(w.v.gen.Profile, s.Form, pay)
 	}
 	if err == nil {
-		if s.Form.Kind() == FormBatch {
-			_, _, err = o.events(w.v.gen.Profile, &s.Record)
+		if s.Form.Batch() {
+			_, _, err = o.events(&s.Record)
 		} else {
 			chunk := func(h *Hash) ([]byte, error) { return loadChunk(w.v.fsys, h) }
 			err = o.payloadTo(w.v.gen.Profile, s.Form, &s.Commitment, chunk, io.Discard)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -65,11 +64,7 @@ type Writer struct {
 	soon   chan struct{}
 	now    chan struct{}
 	quit   chan struct{}
-	fresh  chan freshSecrets
 	done   sync.WaitGroup
-	rooms  sync.Pool // of *batchRoom
-
-	nextGroup atomic.Uint64 // the epoch that the next group probably begins with
 }
 
 // openEpoch is the epoch that records go to.
@@ -110,24 +105,6 @@ func (w *Writer) Append(ctx context.Context, e Entry) (uint64, error) {
 		return w.AppendReader(ctx, e, bytes.NewReader(e.Payload))
 	}
 	return w.add(ctx, &e, nil)
-}
-
-// AppendBatch adds events as one record, which commits to them by a tree of salted digests: each can be disclosed
-// alone. It returns the record's sequence number; an event is named by it and its index.
-func (w *Writer) AppendBatch(ctx context.Context, e Entry, events [][]byte) (uint64, error) {
-	if err := e.valid(); err != nil {
-		return 0, err
-	}
-	room, ok := w.rooms.Get().(*batchRoom)
-	if !ok {
-		room = &batchRoom{}
-	}
-	defer w.rooms.Put(room) // its body was copied by then
-	p, err := prepareBatch(w.gen.Profile, w.opts.Clear, events, room)
-	if err != nil {
-		return 0, fmt.Errorf("can't append a batch: %w", err)
-	}
-	return w.add(ctx, &e, p)
 }
 
 // AppendReader adds an entry whose payload is read from r, however large. Payload is ignored.
@@ -204,16 +181,25 @@ func (w *Writer) room(ctx context.Context, p *prepared) error {
 
 // place puts a record behind the head. The lock is held.
 func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
+	encrypted := !w.opts.Clear && e.Type >= TypeUser
+	if encrypted {
+		if err := w.needKey(); err != nil {
+			return 0, err
+		}
+	}
 	ch := w.roomFor(e, p)
 	ch.jobs = append(ch.jobs, job{inline: p == nil, from: len(ch.pay)})
 	j := &ch.jobs[len(ch.jobs)-1]
+	if ch.batch {
+		j.from = 0
+	}
 	s := &j.rec
 	s.Type, s.Kind, s.Group = e.Type, e.Kind, e.Group
 	s.Form = FormInline
 	if p != nil {
 		s.Form, s.Commitment, s.Count = p.form, p.commitment, p.count
 	}
-	if w.opts.Clear || e.Type < TypeUser {
+	if !encrypted {
 		s.Form |= FormClear
 	}
 	rand.Read(s.ID[:]) // not from a stock: a snapshot of the process would hold it
@@ -224,7 +210,11 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	}
 	j.to = len(ch.pay)
 	s.size = uint64(j.to - j.from)
-	w.weigh(ch, frameWeight+int(s.size))
+	weight := int(s.size)
+	if ch.batch {
+		weight = cap(ch.pay)
+	}
+	w.weigh(ch, frameWeight+weight)
 	seq := w.next
 	w.next++
 	w.pending.next = w.next
@@ -253,14 +243,20 @@ func (w *Writer) weigh(ch *chunk, n int) {
 // roomFor returns the chunk that takes a record's bytes. A chunk's payloads never move: that would leave a copy of
 // what isn't encrypted yet behind.
 func (w *Writer) roomFor(e *Entry, p *prepared) *chunk {
+	if p != nil && p.chunk != nil {
+		p.chunk.segment, p.chunk.batch = w.segment, true
+		w.pending.chunks = append(w.pending.chunks, p.chunk)
+		return p.chunk
+	}
 	need := len(e.Payload) + tagSize
 	if p != nil {
 		need = binary.MaxVarintLen64 + len(p.manifest) + tagSize + len(p.body)
 	}
 	ch := w.pending.last()
-	if cap(ch.pay)-len(ch.pay) < need || len(ch.jobs) >= chunkJobs {
+	if ch.batch || cap(ch.pay)-len(ch.pay) < need || len(ch.jobs) >= chunkJobs {
 		if need > chunkBytes {
-			ch = newChunk(w.segment, need)
+			ch = newChunk(need)
+			ch.segment = w.segment
 		} else {
 			ch = w.freshChunk(w.segment)
 		}
@@ -280,13 +276,13 @@ func (w *Writer) placePayload(e *Entry, p *prepared, ch *chunk, j *job) error {
 		plain = p.manifest
 	}
 	if !j.rec.Form.Clear() {
-		if err := w.needKey(); err != nil {
-			return err
-		}
 		if err := w.epoch.key.event(w.next, &j.rec.ID, &j.key); err != nil {
 			return err
 		}
 		tag = tagSize
+	}
+	if ch.batch { // it lies there
+		return nil
 	}
 	if p == nil {
 		j.rec.Commitment = commitInline(w.gen.Profile, j.rec.Form, j.key[:], plain, w.scratch[:0])

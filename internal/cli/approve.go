@@ -209,7 +209,7 @@ func aboutRecord(r *store.Run, seq uint64) (*approval.Record, ledger.Hash, error
 	}
 	a := &approval.Record{Of: seq, Digest: hex.EncodeToString(rec.Digest[:])}
 	a.Prompt = store.TypeName(rec.Type) + " " + rec.Kind
-	if rec.Form.Kind() == ledger.FormBatch {
+	if rec.Form.Batch() {
 		return a, gen.ID(), nil
 	}
 	b, err := lr.Payload(rec)

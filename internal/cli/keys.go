@@ -324,7 +324,7 @@ func (f *ringFlags) showRun(s *streams, arg, dir string, asJSON bool) error {
 
 // readable opens a payload and lets it go.
 func readable(lr *ledger.Reader, rec *ledger.ReadRecord) error {
-	if rec.Form.Kind() == ledger.FormBatch {
+	if rec.Form.Batch() {
 		_, err := lr.Events(rec)
 		return err
 	}

@@ -45,7 +45,7 @@ func (o *opener) each(rec *ledger.ReadRecord, body bool, f func(index int, d *Do
 	if !body || rec.Type < ledger.TypeUser {
 		return opened, f(-1, &Doc{Record: o.record(rec, -1)})
 	}
-	if rec.Type == store.RecordEvents && rec.Form.Kind() == ledger.FormBatch {
+	if rec.Type == store.RecordEvents && rec.Form.Batch() {
 		return o.events(rec, f)
 	}
 	raw, err := o.payload(rec)
@@ -112,7 +112,7 @@ func (o *opener) payload(rec *ledger.ReadRecord) ([]byte, error) {
 	if rec.Type == store.RecordFile {
 		return o.file(rec)
 	}
-	if rec.Form.Kind() == ledger.FormBatch {
+	if rec.Form.Batch() {
 		return nil, nil // a batch of another program's
 	}
 	b, err := o.lr.Payload(rec)

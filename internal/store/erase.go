@@ -97,7 +97,7 @@ func (r *Run) readable(lr *ledger.Reader) error {
 		if rec.Type < ledger.TypeUser || rec.Form.Clear() {
 			continue
 		}
-		if rec.Form.Kind() == ledger.FormBatch {
+		if rec.Form.Batch() {
 			_, err = lr.Events(rec)
 		} else {
 			err = lr.PayloadTo(rec, io.Discard)
@@ -163,7 +163,7 @@ func fullEpochs(lr *ledger.Reader) ([]uint64, error) {
 		if rec.Type < ledger.TypeUser || rec.Form.Clear() || !rec.Sealed || len(out) > 0 && out[len(out)-1] == rec.Epoch {
 			continue
 		}
-		if rec.Form.Kind() == ledger.FormBatch {
+		if rec.Form.Batch() {
 			_, err = lr.Events(rec)
 		} else {
 			err = lr.PayloadTo(rec, io.Discard)

@@ -54,10 +54,8 @@ const (
 type sealer struct {
 	log     *ledger.Writer
 	only    bool
-	arena   []byte   // the encoded events of the batch
-	ends    []int    // where each ends in arena
-	batch   [][]byte // scratch
-	scratch []byte   // of a payload
+	batch   *ledger.Batch
+	scratch []byte // of a payload
 }
 
 func newSealer(dir string, s *Sealing) (*sealer, error) {
@@ -68,33 +66,25 @@ func newSealer(dir string, s *Sealing) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("beginning the ledger: %w", err)
 	}
-	return &sealer{log: log, only: s.Only}, nil
+	return &sealer{log: log, only: s.Only, batch: log.NewBatch()}, nil
 }
 
 // event adds an encoded event to the batch.
 func (s *sealer) event(b []byte) error {
-	s.arena = append(s.arena, b...)
-	s.ends = append(s.ends, len(s.arena))
-	if len(s.ends) >= batchEvents || len(s.arena) >= batchBytes {
+	s.batch.Add(b)
+	if s.batch.Len() >= batchEvents || s.batch.Size() >= batchBytes {
 		return s.flush()
 	}
 	return nil
 }
 
 func (s *sealer) flush() error {
-	if len(s.ends) == 0 {
+	if s.batch.Len() == 0 {
 		return nil
 	}
-	s.batch = s.batch[:0]
-	from := 0
-	for _, end := range s.ends {
-		s.batch = append(s.batch, s.arena[from:end])
-		from = end
-	}
-	if _, err := s.log.AppendBatch(context.Background(), ledger.Entry{Type: RecordEvents, Kind: "events"}, s.batch); err != nil {
+	if _, err := s.batch.Append(context.Background(), ledger.Entry{Type: RecordEvents, Kind: "events"}); err != nil {
 		return fmt.Errorf("sealing events: %w", err)
 	}
-	s.arena, s.ends = s.arena[:0], s.ends[:0]
 	return nil
 }
 
