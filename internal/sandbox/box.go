@@ -131,7 +131,7 @@ func (b *Box) prepareHost() error {
 	if b.file, err = b.record.save(); err != nil {
 		return err
 	}
-	if b.watch, err = startWatcher(); err != nil {
+	if b.watch, err = startWatcher(b.cfg.Keep); err != nil {
 		return err
 	}
 	if err := makeState(b.cfg.StateDir); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -39,6 +40,9 @@ type Config struct {
 	Agent User
 	// ExtraCA is PEM, appended to the box's own copy of /etc/ssl/certs/ca-certificates.crt.
 	ExtraCA []byte
+	// Keep are files that stay open until every process of the box is dead, also where the recorder is killed: the
+	// process that tidies up then holds them.
+	Keep []*os.File
 }
 
 // The kinds of Base.

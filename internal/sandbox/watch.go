@@ -22,13 +22,14 @@ type watcher struct {
 	ours *os.File
 }
 
-func startWatcher() (*watcher, error) {
+// startWatcher starts it. It keeps files open until the box is gone.
+func startWatcher(keep []*os.File) (*watcher, error) {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	w := &watcher{ours: ours, cmd: &exec.Cmd{Path: "/proc/self/exe", Args: []string{watchName}, Env: watchEnv(), Dir: "/", Stdin: theirs,
+	w := &watcher{ours: ours, cmd: &exec.Cmd{Path: "/proc/self/exe", Args: []string{watchName}, Env: watchEnv(), Dir: "/", Stdin: theirs, ExtraFiles: keep,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}} // what ends the recorder's group or terminal must not end it
 	if err := w.cmd.Start(); err != nil {
 		ours.Close()
