@@ -181,9 +181,11 @@ func (t *callTables) flagsOf(abi bodycam.ABI, nr int32, args *[5]uint64) uint64 
 	return 0
 }
 
-// openFlags returns the flags of a call that opens.
-func (t *callTables) openFlags(abi bodycam.ABI, nr int32, args *[5]uint64) uint64 {
-	f := t.flagsOf(abi, nr, args)
+// openFlags returns the flags of a call that opens, from those that it was given.
+func (t *callTables) openFlags(abi bodycam.ABI, nr int32, f uint64) uint64 {
+	if abi == bodycam.ABIX32 {
+		nr &^= x32Bit
+	}
 	if f == 0 && int(abi) < len(t.opens) && nr >= 0 && nr < maxCalls {
 		f = t.opens[abi][nr]
 	}

@@ -21,7 +21,7 @@ type decoder struct {
 	argMax int
 
 	count   [sensorSourceSRC_NUM]bodycam.Counters
-	seqs    []cpuSeq
+	seqs    []streamSeq
 	procs   map[int32]*process
 	tasks   map[int32]*task
 	execs   map[uint32]*heldExec // by thread: argv is still coming
@@ -35,7 +35,7 @@ type decoder struct {
 	ev bodycam.Event
 }
 
-type cpuSeq struct{ next, got uint64 }
+type streamSeq struct{ next, got uint64 }
 
 type process struct{ id, parent bodycam.Proc }
 
@@ -92,11 +92,11 @@ func (d *decoder) one(b []byte) error {
 }
 
 func (d *decoder) sequence(r record) {
-	for int(r.Cpu) >= len(d.seqs) && len(d.seqs) < 4096 {
-		d.seqs = append(d.seqs, cpuSeq{})
+	for int(r.Stream) >= len(d.seqs) && len(d.seqs) < 4096 {
+		d.seqs = append(d.seqs, streamSeq{})
 	}
-	if int(r.Cpu) < len(d.seqs) {
-		s := &d.seqs[r.Cpu]
+	if int(r.Stream) < len(d.seqs) {
+		s := &d.seqs[r.Stream]
 		s.got++
 		s.next = max(s.next, r.Seq+1)
 	}
@@ -109,19 +109,7 @@ func (d *decoder) record(r record) error {
 			return err
 		}
 	}
-	var err error
-	switch sensorKind(r.Kind) {
-	case sensorKindK_FLUSH:
-		err = d.flush(r)
-	case sensorKindK_NET, sensorKindK_STATE, sensorKindK_FLOW, sensorKindK_DNS:
-		err = d.netRecord(r)
-	case sensorKindK_CALL, sensorKindK_OPEN, sensorKindK_FILE, sensorKindK_MMAP, sensorKindK_EXEC, sensorKindK_ARGV,
-		sensorKindK_FORK, sensorKindK_CLONE_NS, sensorKindK_EXIT, sensorKindK_THREAD, sensorKindK_SIGNAL,
-		sensorKindK_URING, sensorKindK_PASSFD:
-		err = d.bodyRecord(r)
-	default:
-		err = errShort
-	}
+	err := d.kind(r)
 	if err == errShort {
 		c := d.counter(r)
 		c.Lost++
@@ -137,7 +125,23 @@ func (d *decoder) counter(r record) *bodycam.Counters {
 	return &d.count[sensorSourceSRC_PART]
 }
 
-func (d *decoder) bodyRecord(r record) error {
+func (d *decoder) kind(r record) error {
+	switch sensorKind(r.Kind) {
+	case sensorKindK_OPEN, sensorKindK_FILE:
+		return d.open(r)
+	case sensorKindK_FLUSH:
+		return d.flush(r)
+	case sensorKindK_MMAP:
+		return d.mmap(r)
+	case sensorKindK_EXEC:
+		return d.exec(r)
+	case sensorKindK_ARGV:
+		return d.argv(r)
+	case sensorKindK_FORK, sensorKindK_CLONE_NS, sensorKindK_EXIT, sensorKindK_THREAD, sensorKindK_SIGNAL:
+		return d.life(r)
+	case sensorKindK_NET, sensorKindK_STATE, sensorKindK_FLOW, sensorKindK_DNS:
+		return d.netRecord(r)
+	}
 	b, s, err := r.body()
 	if err != nil {
 		return err
@@ -145,39 +149,42 @@ func (d *decoder) bodyRecord(r record) error {
 	switch sensorKind(r.Kind) {
 	case sensorKindK_CALL:
 		return d.call(r, b, &s)
-	case sensorKindK_OPEN, sensorKindK_FILE:
-		return d.open(r, b, &s)
-	case sensorKindK_MMAP:
-		return d.mmap(r, b)
-	case sensorKindK_EXEC:
-		return d.exec(r, b, &s)
-	case sensorKindK_ARGV:
-		return d.argv(r, b, s[0])
-	case sensorKindK_FORK:
-		return d.fork(r, b)
-	case sensorKindK_CLONE_NS:
-		e := d.begin(r, bodycam.TypeNamespace)
-		e.Flags = b.Arg[0]
-		e.Child = bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}
-		return d.deliver(r.Source)
-	case sensorKindK_EXIT:
-		return d.exit(r, b)
-	case sensorKindK_THREAD:
-		if err := d.notRestarted(int32(r.Tid)); err != nil {
-			return err
-		}
-		d.forget(int32(r.Tid))
-		return nil
-	case sensorKindK_SIGNAL:
-		e := d.begin(r, bodycam.TypeSignal)
-		e.Signal = int32(b.Arg[0])
-		e.Child = bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}
-		return d.deliver(r.Source)
+	case sensorKindK_RACED:
+		return d.raced(r, b, &s)
 	case sensorKindK_URING:
 		return d.uring(r, b, &s)
-	default:
+	case sensorKindK_PASSFD:
 		return d.passed(r, b, &s)
 	}
+	return errShort
+}
+
+// life reports what happens to processes.
+func (d *decoder) life(r record) error {
+	l, _, err := cut[sensorLife](r)
+	if err != nil {
+		return err
+	}
+	other := bodycam.Proc{PID: int32(l.Tgid), Start: l.Start}
+	switch sensorKind(r.Kind) {
+	case sensorKindK_FORK:
+		return d.fork(r, other, l.Value)
+	case sensorKindK_CLONE_NS:
+		e := d.begin(r, bodycam.TypeNamespace)
+		e.Flags, e.Child = l.Value, other
+		return d.deliver(r.Source)
+	case sensorKindK_EXIT:
+		return d.exit(r, int32(l.Value))
+	case sensorKindK_SIGNAL:
+		e := d.begin(r, bodycam.TypeSignal)
+		e.Signal, e.Child = int32(l.Value), other
+		return d.deliver(r.Source)
+	}
+	if err := d.notRestarted(int32(r.Tid)); err != nil {
+		return err
+	}
+	d.forget(int32(r.Tid))
+	return nil
 }
 
 // begin clears the event and fills what every record's head tells.
@@ -334,13 +341,13 @@ func (d *decoder) total() bodycam.Counters {
 	return t
 }
 
-// gaps compares how many records came with how many the kernel side tried to send, per CPU.
+// gaps compares how many records came with how many the kernel side tried to send, per stream.
 func (d *decoder) gaps(tried []uint64) uint64 {
 	var n uint64
-	for cpu, want := range tried {
+	for i, want := range tried {
 		var got uint64
-		if cpu < len(d.seqs) {
-			got = d.seqs[cpu].got
+		if i < len(d.seqs) {
+			got = d.seqs[i].got
 		}
 		if want > got {
 			n += want - got

@@ -13,8 +13,8 @@ func opened(seq uint64, pid uint32, slot uint16, given, path string) []byte {
 	r := head(sensorKindK_OPEN, sensorSourceSRC_OPEN, seq)
 	r.Nr, r.Abi, r.Type = 257, uint8(bodycam.ABIAMD64), uint8(bodycam.TypeOpen)
 	r.Time, r.Start, r.Tgid, r.Tid, r.Uid, r.Gid, r.Sid = 82_000_000_000+20_000*seq, uint64(pid)*1_000_000_000, pid, pid, 1000, 1000, 4200
-	return raw(r, sensorBody{Ret: 3, Arg: [5]uint64{4, 0, 0x98000}, Fmode: fmodeRead, Ino: 1_311_771 + seq, Dev: 8<<20 | 1, Imode: 0o40755, Walk: walkObject, Slot: slot,
-		Len: [4]uint16{uint16(len(given)), uint16(len(path))}}, given, path)
+	return raw(r, sensorOpened{Asked: 0x98000, Fmode: fmodeRead, Ino: 1_311_771 + seq, Dev: 8<<20 | 1, Imode: 0o40755, Walk: walkObject, Slot: slot,
+		Given: uint16(len(given)), Path: uint16(len(path))}, path, given)
 }
 
 // found makes the records of a `find` that opens n directories, by the name in the folder above, as fts does.
@@ -49,13 +49,12 @@ func spawned(n int) []byte {
 			seq++
 			return opened(seq, pid, slot, p, p)
 		}
-		b = append(b, raw(rec(sensorKindK_FORK, sensorSourceSRC_FORK, 7), sensorBody{OtherTgid: pid, OtherStart: uint64(pid) * 1_000_000_000})...)
-		b = append(b, raw(rec(sensorKindK_EXEC, sensorSourceSRC_EXEC, pid), sensorBody{Arg: [5]uint64{5, uint64(pid)}, OtherTgid: 7, OtherStart: 7_000_000_000, Len: [4]uint16{9, 13, 0, 5}}, "/usr/bin/true", "/work", "/bin/true")...)
-		b = append(b, raw(rec(sensorKindK_ARGV, sensorSourceSRC_PART, pid), sensorBody{Arg: [5]uint64{5, 0}, Len: [4]uint16{5}}, "true\x00")...)
+		b = append(b, raw(rec(sensorKindK_FORK, sensorSourceSRC_FORK, 7), sensorLife{Tgid: pid, Start: uint64(pid) * 1_000_000_000})...)
+		b = append(b, raw(rec(sensorKindK_EXEC, sensorSourceSRC_EXEC, pid), sensorExecuted{Argv: 5, OldTid: int32(pid), Parent: 7, ParentStart: 7_000_000_000, Exe: 13, Cwd: 5, Given: 9, Args: 5}, "/usr/bin/true", "/work", "/bin/true", "true\x00")...)
 		b = append(b, open(3, "/etc/ld.so.cache")...)
 		b = append(b, open(4, "/lib/x86_64-linux-gnu/libc.so.6")...)
 		b = append(b, raw(rec(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, pid), sensorFlush{Oid: (seq - 1) << 12, Closes: 1, Slot: 3, Mapped: 1, Mmaps: 1})...)
-		b = append(b, raw(rec(sensorKindK_EXIT, sensorSourceSRC_EXIT, pid), sensorBody{})...)
+		b = append(b, raw(rec(sensorKindK_EXIT, sensorSourceSRC_EXIT, pid), sensorLife{})...)
 	}
 	return b
 }

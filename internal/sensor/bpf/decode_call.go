@@ -21,7 +21,7 @@ func (d *decoder) call(r record, b *sensorBody, s *[4][]byte) error {
 	d.names(e, r, b, s)
 	switch typ {
 	case bodycam.TypeOpen:
-		e.Flags = d.tables.openFlags(e.ABI, r.Nr, &b.Arg)
+		e.Flags = d.tables.openFlags(e.ABI, r.Nr, e.Flags)
 		e.Access = accessAsked(e.Flags)
 	case bodycam.TypeExec:
 		e.Access = bodycam.Exec

@@ -91,42 +91,51 @@ func accessAsked(flags uint64) bodycam.Access {
 
 // open reports an open that worked, and remembers the file for what its slot tells later. A K_FILE record only does
 // the latter.
-func (d *decoder) open(r record, b *sensorBody, s *[4][]byte) error {
-	sl := &d.scratch
-	if b.Walk&walkNoFD == 0 {
-		sl = d.taskOf(r).slot(b.Slot)
+func (d *decoder) open(r record) error {
+	o, path, given, err := r.opened()
+	if err != nil {
+		return err
 	}
-	*sl = slot{dev: dev(b.Dev), ino: b.Ino, nr: r.Nr, abi: bodycam.ABI(r.Abi), typ: bodycam.Type(r.Type)}
-	opened := sensorKind(r.Kind) == sensorKindK_OPEN
-	if opened {
-		sl.flags = d.tables.openFlags(bodycam.ABI(r.Abi), r.Nr, &b.Arg)
-		sl.given = string(s[0])
+	sl := d.taskOf(r).slot(o.Slot)
+	*sl = slot{dev: dev(o.Dev), ino: o.Ino, nr: r.Nr, abi: bodycam.ABI(r.Abi), typ: bodycam.Type(r.Type)}
+	sl.ownOpening = sensorKind(r.Kind) == sensorKindK_OPEN
+	if sl.ownOpening {
+		sl.flags = d.tables.openFlags(sl.abi, r.Nr, uint64(o.Asked))
+		sl.given = string(given)
 	}
-	sl.access = accessOf(b.Fmode, b.Fflags, b.Imode, sl.flags)
-	sl.ownOpening = opened
-	if b.Walk&walkNoFD != 0 {
-		sl.path = join(d.place(r, s[1]), sl.given)
-		sl.access = accessAsked(sl.flags)
-		sl.marks = bodycam.MarkRaced | bodycam.MarkUnverified
-	} else {
-		sl.path = d.place(r, s[1])
-		sl.marks = walkMarks(b.Walk)
-	}
+	sl.access = accessOf(o.Fmode, o.Fflags, o.Imode, sl.flags)
+	sl.path = d.place(r, path)
+	sl.marks = walkMarks(uint32(o.Walk))
 	if sl.typ == bodycam.TypeCreate {
 		sl.access |= bodycam.Create | bodycam.Temp
 	}
 	if sl.access&bodycam.Temp != 0 { // it never had a name: that it has none now says nothing
 		sl.marks &^= bodycam.MarkDeleted
 	}
-	if opened && b.Fmode&fmodeCreated != 0 {
+	if sl.ownOpening && o.Fmode&fmodeCreated != 0 {
 		sl.detail = "new"
 	}
-	sl.oid = r.Seq<<12 | uint64(r.Cpu)&0xfff
-	if !opened {
+	sl.oid = r.Seq<<12 | uint64(r.Stream)&0xfff
+	if !sl.ownOpening {
 		return nil
 	}
 	e := d.begin(r, sl.typ)
 	sl.describe(e)
+	d.restarted()
+	return d.deliver(r.Source)
+}
+
+// raced reports an open whose descriptor led to another file before it was read: what it was asked for is all that is known.
+func (d *decoder) raced(r record, b *sensorBody, s *[4][]byte) error {
+	e := d.begin(r, bodycam.Type(r.Type))
+	e.PathGiven = string(s[0])
+	e.Path = join(d.place(r, s[1]), e.PathGiven)
+	e.Flags = d.tables.openFlags(e.ABI, r.Nr, d.tables.flagsOf(e.ABI, r.Nr, &b.Arg))
+	e.Access = accessAsked(e.Flags)
+	if e.Type == bodycam.TypeCreate {
+		e.Access |= bodycam.Create | bodycam.Temp
+	}
+	e.Marks |= bodycam.MarkRaced | bodycam.MarkUnverified
 	d.restarted()
 	return d.deliver(r.Source)
 }
@@ -151,12 +160,22 @@ func (d *decoder) slotOf(r record, index uint16, oid uint64) *slot {
 	return &d.scratch
 }
 
-// flush reports what a slot gathered: repeated opens, mappings, and what went through the file.
+// flush reports what slots gathered.
 func (d *decoder) flush(r record) error {
-	f, err := r.flush()
+	all, err := r.flushes()
 	if err != nil {
 		return err
 	}
+	for i := range all {
+		if err := d.flushed(r, &all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushed reports what a slot gathered: repeated opens, mappings, and what went through the file.
+func (d *decoder) flushed(r record, f *sensorFlush) error {
 	sl := d.slotOf(r, f.Slot, f.Oid)
 	if sl.oid == 0 {
 		sl.dev, sl.ino = dev(f.Dev), f.Ino
@@ -179,7 +198,7 @@ func (d *decoder) flush(r record) error {
 		e := d.begin(r, bodycam.TypeMmap)
 		sl.describe(e)
 		e.PathGiven, e.Detail, e.Mapped = "", "", true
-		e.Access = mapAccess(uint8(f.Prot))
+		e.Access = mapAccess(f.Prot)
 		d.repeated(f.Mmaps, f.LastMmap, f.LastMmap)
 		if err := d.deliver(uint8(sensorSourceSRC_MMAP)); err != nil {
 			return err
@@ -215,23 +234,27 @@ func mapAccess(how uint8) bodycam.Access {
 	return a
 }
 
-func (d *decoder) mmap(r record, b *sensorBody) error {
-	sl := d.slotOf(r, b.Slot, b.Oid)
+func (d *decoder) mmap(r record) error {
+	m, _, err := cut[sensorMapped](r)
+	if err != nil {
+		return err
+	}
+	sl := d.slotOf(r, m.Slot, m.Oid)
 	if sl.oid == 0 {
-		sl.dev, sl.ino = dev(b.Dev), b.Ino
+		sl.dev, sl.ino = dev(m.Dev), m.Ino
 	}
 	e := d.begin(r, bodycam.TypeMmap)
 	sl.describe(e)
 	e.PathGiven, e.Detail, e.Mapped = "", "", true
 	var how uint8
-	if b.Arg[2]&4 != 0 {
+	if m.Prot&4 != 0 {
 		how |= mapExec
 	}
-	if b.Arg[2]&2 != 0 && b.Arg[3]&15 != 2 {
+	if m.Prot&2 != 0 && m.Flags&15 != 2 {
 		how |= mapShared
 	}
 	e.Access = mapAccess(how)
-	e.Flags = b.Arg[3]
+	e.Flags = uint64(m.Flags)
 	return d.deliver(r.Source)
 }
 

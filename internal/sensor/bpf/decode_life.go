@@ -19,42 +19,49 @@ type heldExec struct {
 	sum   hash.Hash
 }
 
-func (d *decoder) exec(r record, b *sensorBody, s *[4][]byte) error {
+func (d *decoder) exec(r record) error {
+	x, s, args, err := r.executed()
+	if err != nil {
+		return err
+	}
 	id := bodycam.Proc{PID: int32(r.Tgid), Start: r.Start}
 	if pr := d.procs[id.PID]; pr == nil || pr.id != id {
-		d.procs[id.PID] = &process{id: id, parent: bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}}
+		d.procs[id.PID] = &process{id: id, parent: bodycam.Proc{PID: int32(x.Parent), Start: x.ParentStart}}
 	}
-	if old := int32(b.Arg[1]); old != int32(r.Tid) && d.tasks[old] != nil { // a thread that was not the leader
+	if old := x.OldTid; old != int32(r.Tid) && d.tasks[old] != nil { // a thread that was not the leader
 		d.forget(int32(r.Tid))
 		d.tasks[int32(r.Tid)] = d.tasks[old]
 		delete(d.tasks, old)
 	}
 	e := d.begin(r, bodycam.TypeExec)
-	e.Exe = d.place(r, s[1])
-	e.Path, e.PathGiven = e.Exe, string(s[0])
-	e.CWD = d.place(r, s[3])
-	e.Dev, e.Ino = dev(b.Dev), b.Ino
+	e.Exe = d.place(r, s[0])
+	e.CWD = d.place(r, s[1])
+	e.Path, e.PathGiven = e.Exe, string(s[2])
+	e.Dev, e.Ino = dev(x.Dev), x.Ino
 	e.Access = bodycam.Exec
-	e.Marks |= walkMarks(b.Walk & 0xff)
-	if b.Arg[3] != 0 { // execveat: the kernel made "/dev/fd/N/name" of it
+	e.Marks |= walkMarks(uint32(x.ExeWalk))
+	if x.ByFd != 0 { // execveat: the kernel made "/dev/fd/N/name" of it
 		e.PathGiven = afterFD(e.PathGiven)
 	}
 	switch {
-	case b.Arg[2] == 0:
-	case len(s[2]) > 0: // an interpreter runs
-		e.Script = d.place(r, s[2])
-		e.Marks |= walkMarks(uint32(b.Arg[4])) &^ bodycam.MarkDeleted
+	case x.Interpreter == 0:
+	case len(s[3]) > 0:
+		e.Script = d.place(r, s[3])
+		e.Marks |= walkMarks(uint32(x.ScriptWalk)) &^ bodycam.MarkDeleted
 	default:
 		if e.Script = e.PathGiven; !path.IsAbs(e.Script) {
 			e.Script = join(e.CWD, e.Script)
 		}
 		e.Marks |= bodycam.MarkUnverified
 	}
-	e.ArgvLen = b.Arg[0]
-	h := &heldExec{ev: *e, total: b.Arg[0], whole: true}
-	d.execs[r.Tid] = h
-	if h.total == 0 {
-		return d.finishExec(r.Tid)
+	e.ArgvLen = x.Argv
+	if x.Argv <= uint64(len(args)) && len(args) <= d.argMax {
+		e.Argv = splitArgv(args)
+		return d.deliver(r.Source)
+	}
+	d.execs[r.Tid] = &heldExec{ev: *e, total: x.Argv, whole: true}
+	if len(args) > 0 { // more than is to be kept
+		return d.argvPiece(r.Tid, 0, args)
 	}
 	return nil
 }
@@ -69,15 +76,23 @@ func afterFD(s string) string {
 	return name
 }
 
-func (d *decoder) argv(r record, b *sensorBody, piece []byte) error {
-	h := d.execs[r.Tid]
+func (d *decoder) argv(r record) error {
+	p, piece, err := cut[sensorPiece](r)
+	if err != nil {
+		return err
+	}
+	return d.argvPiece(r.Tid, p.Offset, piece)
+}
+
+func (d *decoder) argvPiece(tid uint32, offset uint64, piece []byte) error {
+	h := d.execs[tid]
 	if h == nil {
 		return nil // its head was lost, and counted
 	}
-	if b.Arg[1] != h.next || len(piece) == 0 {
+	if offset != h.next || len(piece) == 0 {
 		h.whole = false
 	}
-	h.next = b.Arg[1] + uint64(len(piece))
+	h.next = offset + uint64(len(piece))
 	if h.total > uint64(d.argMax) {
 		if h.sum == nil {
 			h.sum = sha256.New()
@@ -88,7 +103,7 @@ func (d *decoder) argv(r record, b *sensorBody, piece []byte) error {
 		h.buf = append(h.buf, piece[:min(room, len(piece))]...)
 	}
 	if h.next >= h.total || len(piece) == 0 {
-		return d.finishExec(r.Tid)
+		return d.finishExec(tid)
 	}
 	return nil
 }
@@ -119,20 +134,19 @@ func splitArgv(b []byte) []string {
 	return strings.Split(s, "\x00")
 }
 
-func (d *decoder) fork(r record, b *sensorBody) error {
+func (d *decoder) fork(r record, child bodycam.Proc, flags uint64) error {
 	e := d.begin(r, bodycam.TypeFork)
-	e.Child = bodycam.Proc{PID: int32(b.OtherTgid), Start: b.OtherStart}
-	e.Flags = b.Arg[0]
-	d.procs[e.Child.PID] = &process{id: e.Child, parent: e.Proc}
+	e.Child, e.Flags = child, flags
+	d.procs[child.PID] = &process{id: child, parent: e.Proc}
 	return d.deliver(r.Source)
 }
 
-func (d *decoder) exit(r record, b *sensorBody) error {
+func (d *decoder) exit(r record, status int32) error {
 	if err := d.notRestarted(int32(r.Tid)); err != nil {
 		return err
 	}
 	e := d.begin(r, bodycam.TypeExit)
-	e.Status = int32(b.Ret)
+	e.Status = status
 	err := d.deliver(r.Source)
 	d.forget(int32(r.Tid))
 	delete(d.procs, int32(r.Tgid))

@@ -14,7 +14,6 @@ import (
 func raw[T any](r sensorRec, body T, tail ...string) []byte {
 	text := strings.Join(tail, "")
 	n := recSize + int(unsafe.Sizeof(body)) + len(text)
-	r.Len = uint32(n)
 	b := make([]byte, ringHead, ringHead+(n+7)&^7)
 	binary.LittleEndian.PutUint32(b, uint32(n))
 	b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(&r)), recSize)...)
@@ -53,9 +52,8 @@ func testDecoder(t testing.TB, max int, sink func(*bodycam.Event)) *decoder {
 func openRecord(seq uint64, given, path string) []byte {
 	r := head(sensorKindK_OPEN, sensorSourceSRC_OPEN, seq)
 	r.Nr, r.Abi, r.Type = 257, uint8(bodycam.ABIAMD64), uint8(bodycam.TypeOpen)
-	b := sensorBody{Ret: 3, Fmode: fmodeRead, Ino: 9, Dev: 8<<20 | 1, Imode: 0o100644, Walk: walkObject, Slot: 5}
-	b.Len = [4]uint16{uint16(len(given)), uint16(len(path))}
-	return raw(r, b, given, path)
+	o := sensorOpened{Fmode: fmodeRead, Ino: 9, Dev: 8<<20 | 1, Imode: 0o100644, Walk: walkObject, Slot: 5, Given: uint16(len(given)), Path: uint16(len(path))}
+	return raw(r, o, path, given)
 }
 
 func TestOpenAndFlush(t *testing.T) {
@@ -103,7 +101,7 @@ func TestExecFromThread(t *testing.T) {
 	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
 	b := openRecord(1, "f", "/d/f")
 	b[ringHead+int(unsafe.Offsetof(sensorRec{}.Tid))] = 8
-	b = append(b, raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 2), sensorBody{Arg: [5]uint64{0, 8}})...)
+	b = append(b, raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 2), sensorExecuted{OldTid: 8})...)
 	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 3), sensorFlush{Oid: 1 << 12, Closes: 1, Rd: 1, Slot: 5})...)
 	if err := d.chunk(b); err != nil {
 		t.Fatal(err)
@@ -114,16 +112,16 @@ func TestExecFromThread(t *testing.T) {
 }
 
 func execRecords(argv string, pieces int, drop int) []byte {
-	b := raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 1), sensorBody{Arg: [5]uint64{uint64(len(argv)), 7}, OtherTgid: 1, OtherStart: 2, Len: [4]uint16{4, 9, 0, 1}}, "/bin/true", "/", "true")
+	b := raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 1), sensorExecuted{Argv: uint64(len(argv)), OldTid: 7, Parent: 1, ParentStart: 2, Exe: 9, Cwd: 1, Given: 4}, "/bin/true", "/", "true")
 	size := (len(argv) + pieces - 1) / pieces
 	for i := range pieces {
 		part := argv[i*size : min(len(argv), (i+1)*size)]
 		if i == drop {
 			continue
 		}
-		b = append(b, raw(head(sensorKindK_ARGV, sensorSourceSRC_PART, uint64(2+i)), sensorBody{Arg: [5]uint64{uint64(len(argv)), uint64(i * size)}, Len: [4]uint16{uint16(len(part))}}, part)...)
+		b = append(b, raw(head(sensorKindK_ARGV, sensorSourceSRC_PART, uint64(2+i)), sensorPiece{Offset: uint64(i * size)}, part)...)
 	}
-	return append(b, raw(head(sensorKindK_EXIT, sensorSourceSRC_EXIT, 99), sensorBody{})...)
+	return append(b, raw(head(sensorKindK_EXIT, sensorSourceSRC_EXIT, 99), sensorLife{})...)
 }
 
 func TestArgv(t *testing.T) {
@@ -153,6 +151,52 @@ func TestArgv(t *testing.T) {
 				t.Errorf("hash of the whole: %v, want %v", e.ArgvHash == want, c.hash)
 			}
 		})
+	}
+}
+
+// An argv that is not too long comes with the exec itself; of more than is to be kept there is the hash.
+func TestArgvInOneRecord(t *testing.T) {
+	argv := "a\x00\x00" + strings.Repeat("x", 300) + "\x00"
+	for _, max := range []int{1000, 100} {
+		var got []bodycam.Event
+		d := testDecoder(t, max, func(e *bodycam.Event) { got = append(got, *e) })
+		x := sensorExecuted{Argv: uint64(len(argv)), OldTid: 7, Exe: 9, Cwd: 1, Given: 4, Script: 2, Interpreter: 1, Args: uint16(len(argv))}
+		if err := d.chunk(raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 1), x, "/bin/true", "/", "true", "/s", argv)); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 1 {
+			t.Fatalf("%d events", len(got))
+		}
+		e := got[0]
+		if e.Exe != "/bin/true" || e.CWD != "/" || e.PathGiven != "true" || e.Script != "/s" || e.ArgvLen != uint64(len(argv)) {
+			t.Errorf("%+v", e)
+		}
+		cut := max < len(argv)
+		if (e.Marks&bodycam.MarkArgvCut != 0) != cut || !cut && (len(e.Argv) != 3 || e.Argv[2] != argv[3:303]) {
+			t.Errorf("at most %d: argv %q, marks %v", max, e.Argv, e.Marks.Names())
+		}
+		if want := sha256.Sum256([]byte(argv)); (e.ArgvHash == want) != cut {
+			t.Errorf("at most %d: hash of the whole: %v", max, e.ArgvHash == want)
+		}
+	}
+}
+
+// One record may tell of several slots.
+func TestFlushOfSeveralSlots(t *testing.T) {
+	var got []bodycam.Event
+	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
+	b := openRecord(1, "f", "/d/f")
+	two := [2]sensorFlush{{Oid: 1 << 12, Closes: 1, Rd: 3, Slot: 5}, {Oid: 9 << 12, Closes: 2, Wr: 4, Slot: 6, Ino: 12}}
+	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 2), two)...)
+	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 3), two[0], "x")...)
+	if err := d.chunk(b); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 3 || got[1].Path != "/d/f" || got[1].BytesRead != 3 || got[2].Ino != 12 || got[2].BytesWritten != 4 || got[2].Count != 2 {
+		t.Errorf("events %+v", got)
+	}
+	if c := d.count[sensorSourceSRC_CLOSE]; c.Lost != 1 {
+		t.Errorf("a record with half a slot more: %+v", c)
 	}
 }
 
@@ -204,6 +248,7 @@ func TestCallTables(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(openRecord(1, "f", "/d/f"))
 	f.Add(execRecords("a\x00b\x00", 2, -1))
+	f.Add(raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 1), sensorExecuted{Argv: 2, Exe: 2, Cwd: 1, Args: 2}, "/p", "/", "p\x00"))
 	n := sensorNet{Op: uint16(sensorNetopNET_OUT), Plen: 29, Family: afINet, Proto: 17}
 	f.Add(raw(head(sensorKindK_DNS, sensorSourceSRC_PART, 1), n, "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01"))
 	f.Add(raw(head(sensorKindK_NET, sensorSourceSRC_NET, 1), sensorNet{Op: 1, Family: afUnix, Ulen: 3, Upath: [112]uint8{0, 'a', 'b'}}))

@@ -226,9 +226,13 @@ func (p *programs) close() {
 	_ = p.objs.Close()
 }
 
+// streams is how many streams of records each processor has: one of system calls and processes' lives, one of all that may
+// come between these.
+const streams = 2
+
 // counters are the kernel side's, summed over CPUs.
 type counters struct {
-	seqs         []uint64 // per CPU: records tried
+	seqs         []uint64 // per stream: records tried
 	src          [sensorSourceSRC_NUM]struct{ Seen, Lost uint64 }
 	raced, stops uint64
 }
@@ -246,16 +250,21 @@ func (c *counters) total() uint64 {
 
 func (p *programs) counters() (counters, error) {
 	var c counters
-	per := make([]sensorStats, 0, runtime.NumCPU())
-	if err := p.objs.Counters.Lookup(uint32(0), &per); err != nil {
-		return c, fmt.Errorf("reading the kernel's counters: %w", err)
-	}
-	for _, s := range per {
-		c.seqs = append(c.seqs, s.Seq)
-		c.raced += s.Raced
-		for i := range s.Src {
-			c.src[i].Seen += s.Src[i].Seen
-			c.src[i].Lost += s.Src[i].Lost
+	for stream := range streams {
+		per := make([]sensorStats, 0, runtime.NumCPU())
+		if err := p.objs.Counters.Lookup(uint32(stream), &per); err != nil {
+			return c, fmt.Errorf("reading the kernel's counters: %w", err)
+		}
+		if c.seqs == nil {
+			c.seqs = make([]uint64, streams*len(per))
+		}
+		for cpu, s := range per {
+			c.seqs[cpu*streams+stream] = s.Seq
+			c.raced += s.Raced
+			for i := range s.Src {
+				c.src[i].Seen += s.Src[i].Seen
+				c.src[i].Lost += s.Src[i].Lost
+			}
 		}
 	}
 	if err := p.objs.Stops.Get(&c.stops); err != nil {

@@ -15,12 +15,7 @@ type record struct {
 	b []byte // the whole record
 }
 
-const (
-	recSize   = int(unsafe.Sizeof(sensorRec{}))
-	bodySize  = int(unsafe.Sizeof(sensorBody{}))
-	flushSize = int(unsafe.Sizeof(sensorFlush{}))
-	netSize   = int(unsafe.Sizeof(sensorNet{}))
-)
+const recSize = int(unsafe.Sizeof(sensorRec{}))
 
 // view checks a record's length and looks at its head.
 func view(b []byte) (record, error) {
@@ -28,62 +23,82 @@ func view(b []byte) (record, error) {
 		return record{}, errShort
 	}
 	r := record{sensorRec: (*sensorRec)(unsafe.Pointer(&b[0])), b: b}
-	if int(r.Len) > len(b) || int(r.Len) < recSize {
-		return record{}, errShort
-	}
 	if sensorSource(r.Source) >= sensorSourceSRC_NUM || r.Abi > uint8(bodycam.ABIX32) || !known(r.Type) {
 		return record{}, errShort
 	}
-	r.b = b[:r.Len]
 	return r, nil
+}
+
+// cut returns what follows a record's head, and the bytes behind that.
+func cut[T any](r record) (*T, []byte, error) {
+	n := recSize + int(unsafe.Sizeof(*new(T)))
+	if len(r.b) < n {
+		return nil, nil, errShort
+	}
+	return (*T)(unsafe.Pointer(&r.b[recSize])), r.b[n:], nil
+}
+
+// split cuts a record's strings apart.
+func split(b []byte, lengths *[4]uint16) (s [4][]byte, err error) {
+	for i, n := range lengths {
+		if int(n) > len(b) {
+			return s, errShort
+		}
+		s[i], b = b[:n], b[n:]
+	}
+	return s, nil
 }
 
 // body returns the record's body and its four strings.
 func (r record) body() (*sensorBody, [4][]byte, error) {
-	var s [4][]byte
-	if len(r.b) < recSize+bodySize {
-		return nil, s, errShort
+	b, rest, err := cut[sensorBody](r)
+	if err != nil {
+		return nil, [4][]byte{}, err
 	}
-	body := (*sensorBody)(unsafe.Pointer(&r.b[recSize]))
-	rest := r.b[recSize+bodySize:]
-	for _, j := range order(r.Kind) {
-		n := int(body.Len[j])
-		if n > len(rest) {
-			return nil, s, errShort
-		}
-		s[j], rest = rest[:n], rest[n:]
-	}
-	return body, s, nil
+	s, err := split(rest, &b.Len)
+	return b, s, err
 }
 
-// order is how the strings lie in the record: exec has its resolved paths first.
-func order(kind uint8) *[4]int {
-	if sensorKind(kind) == sensorKindK_EXEC {
-		return &execOrder
+// opened returns what a record tells of an open file, its path, and the name as given.
+func (r record) opened() (o *sensorOpened, path, given []byte, err error) {
+	o, rest, err := cut[sensorOpened](r)
+	if err != nil || int(o.Path)+int(o.Given) > len(rest) {
+		return nil, nil, nil, errShort
 	}
-	return &usualOrder
+	return o, rest[:o.Path], rest[o.Path:][:o.Given], nil
 }
 
-var (
-	usualOrder = [4]int{0, 1, 2, 3}
-	execOrder  = [4]int{1, 3, 0, 2}
-)
+// executed returns what a record tells of a program: the strings are its path, the working directory, the name as given and
+// the script. args is its argv, or empty where that comes in pieces.
+func (r record) executed() (x *sensorExecuted, s [4][]byte, args []byte, err error) {
+	x, rest, err := cut[sensorExecuted](r)
+	if err != nil {
+		return nil, s, nil, err
+	}
+	if s, err = split(rest, &[4]uint16{x.Exe, x.Cwd, x.Given, x.Script}); err != nil {
+		return nil, s, nil, err
+	}
+	rest = rest[int(x.Exe)+int(x.Cwd)+int(x.Given)+int(x.Script):]
+	if int(x.Args) > len(rest) {
+		return nil, s, nil, errShort
+	}
+	return x, s, rest[:x.Args], nil
+}
 
-func (r record) flush() (*sensorFlush, error) {
-	if len(r.b) < recSize+flushSize {
+// flushes returns what the slots gathered that a record tells of.
+func (r record) flushes() ([]sensorFlush, error) {
+	size := int(unsafe.Sizeof(sensorFlush{}))
+	n := (len(r.b) - recSize) / size
+	if n == 0 || recSize+n*size != len(r.b) {
 		return nil, errShort
 	}
-	return (*sensorFlush)(unsafe.Pointer(&r.b[recSize])), nil
+	return unsafe.Slice((*sensorFlush)(unsafe.Pointer(&r.b[recSize])), n), nil
 }
 
 // net returns the record's description of a socket, and the path or packet that follows it.
 func (r record) net() (*sensorNet, []byte, error) {
-	if len(r.b) < recSize+netSize {
-		return nil, nil, errShort
-	}
-	n := (*sensorNet)(unsafe.Pointer(&r.b[recSize]))
-	rest := r.b[recSize+netSize:]
-	if int(n.Plen) > len(rest) || int(n.Ulen) > len(n.Upath) {
+	n, rest, err := cut[sensorNet](r)
+	if err != nil || int(n.Plen) > len(rest) || int(n.Ulen) > len(n.Upath) {
 		return nil, nil, errShort
 	}
 	return n, rest[:n.Plen], nil

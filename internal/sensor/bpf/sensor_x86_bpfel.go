@@ -58,7 +58,6 @@ type sensorBody struct {
 	_          structs.HostLayout
 	Ret        int64
 	Arg        [5]uint64
-	Oid        uint64
 	Ino        uint64
 	OtherStart uint64
 	OtherTgid  uint32
@@ -67,7 +66,7 @@ type sensorBody struct {
 	Fflags     uint32
 	Walk       uint32
 	Imode      uint16
-	Slot       uint16
+	Pad        uint16
 	Len        [4]uint16
 }
 
@@ -127,6 +126,27 @@ type sensorCall struct {
 	Follow2 uint8
 }
 
+type sensorExecuted struct {
+	_           structs.HostLayout
+	Argv        uint64
+	Ino         uint64
+	ParentStart uint64
+	Parent      uint32
+	OldTid      int32
+	Dev         uint32
+	ExeWalk     uint16
+	CwdWalk     uint16
+	ScriptWalk  uint16
+	Interpreter uint8
+	ByFd        uint8
+	Exe         uint16
+	Cwd         uint16
+	Given       uint16
+	Script      uint16
+	Args        uint16
+	Pad         uint16
+}
+
 type sensorFlush struct {
 	_          structs.HostLayout
 	Oid        uint64
@@ -146,8 +166,9 @@ type sensorFlush struct {
 	Fflags     uint32
 	Imode      uint16
 	Slot       uint16
-	Mapped     uint32
-	Prot       uint32
+	Mapped     uint8
+	Prot       uint8
+	Pad        [3]uint16
 }
 
 type sensorFollow uint32
@@ -172,28 +193,48 @@ type sensorKind uint32
 const (
 	sensorKindK_CALL     sensorKind = 1
 	sensorKindK_OPEN     sensorKind = 2
-	sensorKindK_FILE     sensorKind = 3
-	sensorKindK_FLUSH    sensorKind = 4
-	sensorKindK_MMAP     sensorKind = 5
-	sensorKindK_EXEC     sensorKind = 6
-	sensorKindK_ARGV     sensorKind = 7
-	sensorKindK_FORK     sensorKind = 8
-	sensorKindK_CLONE_NS sensorKind = 9
-	sensorKindK_EXIT     sensorKind = 10
-	sensorKindK_THREAD   sensorKind = 11
-	sensorKindK_SIGNAL   sensorKind = 12
-	sensorKindK_URING    sensorKind = 13
-	sensorKindK_PASSFD   sensorKind = 14
-	sensorKindK_NET      sensorKind = 15
-	sensorKindK_STATE    sensorKind = 16
-	sensorKindK_FLOW     sensorKind = 17
-	sensorKindK_DNS      sensorKind = 18
+	sensorKindK_RACED    sensorKind = 3
+	sensorKindK_FILE     sensorKind = 4
+	sensorKindK_FLUSH    sensorKind = 5
+	sensorKindK_MMAP     sensorKind = 6
+	sensorKindK_EXEC     sensorKind = 7
+	sensorKindK_ARGV     sensorKind = 8
+	sensorKindK_FORK     sensorKind = 9
+	sensorKindK_CLONE_NS sensorKind = 10
+	sensorKindK_EXIT     sensorKind = 11
+	sensorKindK_THREAD   sensorKind = 12
+	sensorKindK_SIGNAL   sensorKind = 13
+	sensorKindK_URING    sensorKind = 14
+	sensorKindK_PASSFD   sensorKind = 15
+	sensorKindK_NET      sensorKind = 16
+	sensorKindK_STATE    sensorKind = 17
+	sensorKindK_FLOW     sensorKind = 18
+	sensorKindK_DNS      sensorKind = 19
 )
 
 type sensorKnown struct {
 	_      structs.HostLayout
 	Folder uint64
 	Entry  uint64
+}
+
+type sensorLife struct {
+	_     structs.HostLayout
+	Value uint64
+	Start uint64
+	Tgid  uint32
+	Pad   uint32
+}
+
+type sensorMapped struct {
+	_     structs.HostLayout
+	Oid   uint64
+	Ino   uint64
+	Dev   uint32
+	Prot  uint32
+	Flags uint32
+	Slot  uint16
+	Pad   uint16
 }
 
 type sensorNet struct {
@@ -230,19 +271,34 @@ const (
 	sensorNetopNET_OUT     sensorNetop = 7
 )
 
+type sensorOpened struct {
+	_      structs.HostLayout
+	Ino    uint64
+	Dev    uint32
+	Fmode  uint32
+	Fflags uint32
+	Asked  uint32
+	Imode  uint16
+	Slot   uint16
+	Walk   uint16
+	Path   uint16
+	Given  uint16
+	Pad    [3]uint16
+}
+
 type sensorPending struct {
 	_   structs.HostLayout
 	Rec sensorRec
 	Net sensorNet
 }
 
+type sensorPiece struct {
+	_      structs.HostLayout
+	Offset uint64
+}
+
 type sensorRec struct {
 	_      structs.HostLayout
-	Len    uint32
-	Kind   uint8
-	Source uint8
-	Abi    uint8
-	Type   uint8
 	Seq    uint64
 	Time   uint64
 	Start  uint64
@@ -252,9 +308,12 @@ type sensorRec struct {
 	Gid    uint32
 	Sid    int32
 	Nr     int32
-	Cpu    uint16
+	Stream uint16
+	Kind   uint8
+	Source uint8
+	Abi    uint8
+	Type   uint8
 	Flags  uint16
-	Pad    uint32
 }
 
 type sensorScratch struct {
@@ -270,6 +329,8 @@ type sensorScratch struct {
 	Dentry    uint64
 	Mnt       uint64
 	Found     uint64
+	Cursor    uint32
+	Gathered  uint32
 	At        uint32
 	Len       uint32
 	Links     uint32

@@ -161,24 +161,15 @@ static inline_always bool holds(struct entry *e)
 	return e->oid && (e->rd || e->wr || e->mapped || e->opens || e->mmaps);
 }
 
-/*
- * flush_entry sends what an entry gathered and empties it. What can't be sent is counted as lost. It returns 1 where it
- * used s->out.
- */
-static inline_always int flush_entry(struct scratch *s, struct task_struct *t, struct entry *e, __u32 slot)
+/* gather moves what an entry holds to o. */
+static inline_always void gather(struct flush *o, struct entry *e, __u32 slot)
 {
 	bool used = e->rd || e->wr || e->mapped;
-	if (!holds(e)) {
-		e->oid = 0;
-		return 0;
-	}
 	if (used && !e->closes) {
 		seen(SRC_CLOSE, 1);
 		e->closes = 1;
 		e->first_close = e->last_close = bpf_ktime_get_boot_ns();
 	}
-	head(out_rec(s), t, K_FLUSH, SRC_CLOSE, 0);
-	struct flush *o = (struct flush *)(s->out + sizeof(struct rec));
 	o->oid = e->oid;
 	o->opens = e->opens;
 	o->first_open = e->first_open;
@@ -198,43 +189,60 @@ static inline_always int flush_entry(struct scratch *s, struct task_struct *t, s
 	o->slot = slot;
 	o->mapped = e->mapped;
 	o->prot = e->told;
-	if (!put(sizeof(struct rec) + sizeof(struct flush))) {
-		lost(SRC_OPEN, e->opens);
-		lost(SRC_CLOSE, o->closes);
-		lost(SRC_MMAP, e->mmaps);
-	}
 	e->opens = e->closes = e->mmaps = e->rd = e->wr = 0;
 	e->mapped = 0;
-	return 1;
 }
 
-/* flush_all flushes the cache of the task s->task. */
-noinline_fn int flush_all(struct cache *c)
+/*
+ * flush_slots sends what the entries of some slots, a bit each, hold, as one record, and empties those that hold nothing. What
+ * can't be sent is counted as lost. It uses s->out.
+ */
+noinline_fn int flush_slots(struct cache *cache, __u32 slots)
 {
-	struct scratch *s = scratch();
-	if (!s || !c)
+	GLOBAL_FN(0);
+	if (!cache)
 		return 0;
-	struct task_struct *t = as(struct task_struct, s->task);
+	struct flush *all = (struct flush *)(s->out + sizeof(struct rec));
+	__u64 opens = 0, closes = 0, mmaps = 0;
+	s->gathered = 0;
 	struct bpf_iter_num it;
 	int *i;
 	bpf_iter_num_new(&it, 0, ENTRIES);
 	while ((i = bpf_iter_num_next(&it))) {
 		__u32 slot = *i & (ENTRIES - 1);
-		if (c->e[slot].oid)
-			flush_entry(s, t, &c->e[slot], slot);
+		struct entry *e = &cache->e[slot];
+		if (!(slots >> slot & 1))
+			continue;
+		if (!holds(e)) {
+			e->oid = 0;
+			continue;
+		}
+		struct flush *o = &all[s->gathered++ & (ENTRIES - 1)];
+		gather(o, e, slot);
+		opens += o->opens;
+		closes += o->closes;
+		mmaps += o->mmaps;
 	}
 	bpf_iter_num_destroy(&it);
+	if (!s->gathered)
+		return 0;
+	head(out_rec(s), s->task ? as(struct task_struct, s->task) : t, K_FLUSH, SRC_CLOSE, 0);
+	if (!put(sizeof(struct rec) + s->gathered * sizeof(struct flush))) {
+		lost(SRC_OPEN, opens);
+		lost(SRC_CLOSE, closes);
+		lost(SRC_MMAP, mmaps);
+	}
 	return 0;
 }
 
-/* flush_slot is flush_entry for the current task. */
-noinline_fn int flush_slot(struct cache *c, __u32 slot)
+static inline_always void flush_slot(struct cache *c, __u32 slot)
 {
-	struct scratch *s = scratch();
-	if (!s || !c)
-		return 0;
-	slot &= ENTRIES - 1;
-	return flush_entry(s, current(), &c->e[slot], slot);
+	flush_slots(c, 1 << (slot & (ENTRIES - 1)));
+}
+
+static inline_always void flush_all(struct cache *c)
+{
+	flush_slots(c, (1 << ENTRIES) - 1);
 }
 
 /* entry_find returns the slot of the entry for an open file, or -1; given 0 takes any name. */
@@ -296,7 +304,7 @@ static inline_always void bind_fd(struct cache *c, int fd, struct file *f, __u32
 /* oid_of makes the name that user space joins a slot's later records by: sequence number and CPU. */
 static inline_always __u64 oid_of(struct rec *r)
 {
-	return (r->seq << 12) | (r->cpu & 0xfff);
+	return (r->seq << 12) | (r->stream & 0xfff);
 }
 
 static inline_always void body_of_file(struct body *b, struct file *f)
@@ -307,6 +315,48 @@ static inline_always void body_of_file(struct body *b, struct file *f)
 	b->imode = in->i_mode;
 	b->fmode = f->f_mode;
 	b->fflags = f->f_flags;
+}
+
+/*
+ * start_open begins a K_OPEN or K_FILE record before the path of the file, which it walks to the end of s->back. n bytes of a
+ * name as given lie behind that, in s->out. So the record is whole without a copy.
+ */
+static inline_always struct rec *start_open(struct scratch *s, struct task_struct *t, __u8 kind, __u8 source, __u8 type, struct file *f, __u32 slot, __u32 n)
+{
+	start_at(s, &f->f_path);
+	s->walk = 0;
+	__u32 len = walk_back(), end = __builtin_offsetof(struct scratch, out), at = end - OPEN_HEAD - len;
+	opaque(at);
+	if (at > end - OPEN_HEAD)
+		return 0;
+	struct rec *r = (struct rec *)((char *)s + at);
+	head(r, t, kind, source, type);
+	struct opened *o = (struct opened *)(r + 1);
+	struct inode *in = f->f_inode;
+	o->ino = in->i_ino;
+	o->dev = in->i_sb->s_dev;
+	o->fmode = f->f_mode;
+	o->fflags = f->f_flags;
+	o->asked = 0;
+	o->imode = in->i_mode;
+	o->slot = slot;
+	o->walk = s->walk | WALK_OBJECT;
+	o->path = len;
+	o->given = n;
+	return r;
+}
+
+static inline_always __u32 open_len(struct rec *r)
+{
+	struct opened *o = (struct opened *)(r + 1);
+	__u32 path = o->path, given = o->given;
+	opaque(path);
+	opaque(given);
+	if (path > STR_MAX)
+		path = STR_MAX;
+	if (given > STR_MAX)
+		given = STR_MAX;
+	return OPEN_HEAD + path + given;
 }
 
 /* known_entry returns the entry that holds the file behind fd, if the descriptor is known to be of it. */
@@ -320,18 +370,16 @@ static inline_always struct entry *known_entry(struct cache *c, int fd, struct f
 /*
  * new_entry gives a file that this task did not open (inherited, received) an entry, and a K_FILE record that names it.
  */
-static inline_always int new_entry(struct scratch *s, struct cache *cache, struct file *f, struct dentry *d)
+static inline_always int new_entry(struct scratch *s, struct task_struct *t, struct cache *cache, struct file *f, struct dentry *d)
 {
 	int slot = entry_slot(cache, d);
 	flush_slot(cache, slot);
-	struct body *b = begin(s, K_FILE, SRC_PART, 0);
-	body_of_file(b, f);
-	b->slot = slot;
-	b->len[1] = walk(s, &f->f_path, HEAD);
-	b->walk = s->walk | WALK_OBJECT;
-	if (!put(HEAD + b->len[1]))
+	struct rec *r = start_open(s, t, K_FILE, SRC_PART, 0, f, slot, 0);
+	if (!r)
+		return slot;
+	if (!send(r, open_len(r), false))
 		lost(SRC_PART, 1);
-	entry_fill(&cache->e[slot], f, d, oid_of(out_rec(s)), 0);
+	entry_fill(&cache->e[slot], f, d, oid_of(r), 0);
 	return slot;
 }
 
@@ -347,7 +395,7 @@ noinline_fn int file_slot(struct cache *cache, int fd)
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
 	int found = entry_find(cache, f, d, 0);
 	if (found < 0)
-		found = new_entry(s, cache, f, d);
+		found = new_entry(s, t, cache, f, d);
 	__u32 i = found & (ENTRIES - 1);
 	touch_entry(cache, i);
 	bind_fd(cache, fd, f, i);

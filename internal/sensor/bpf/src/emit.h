@@ -10,6 +10,7 @@
 #define STR_MAX 4096
 #define OUT_MAX 24576 /* a per-CPU value may have 32 KiB */
 #define CHUNK 16384
+#define FRONT 256 /* room before the longest path */
 #define PF_KTHREAD 0x00200000
 #define PF_USER_WORKER 0x00004000
 #define PF_IO_WORKER 0x00000010
@@ -33,22 +34,30 @@ struct stats {
 	struct counter src[SRC_NUM];
 };
 
+/*
+ * Programs of system calls and of processes' lives don't interrupt one another on a processor, so they count without atomic
+ * operations. All others may come at any time, also between these: they have counters, and a stream of records, of their own.
+ */
+enum { CALM, ANYTIME, STREAMS };
+
 struct scratch {
 	__u64 arg[8]; /* the call's six arguments; the last is always 0 */
 	__s64 ret;
 	__u32 nr, abi, walk, pad;
 	__u64 ptr;        /* argument of the string functions */
-	__u64 task;       /* argument of flush_all */
+	__u64 task;       /* whose cache flush_slots flushes; 0: the current one's */
 	__u64 dentry, mnt; /* argument of the path functions, and where resolve is */
 	__u64 found;
+	__u32 cursor;   /* of walk_back: where the path begins so far */
+	__u32 gathered; /* of flush_slots */
 	__u32 at, len, links, depth; /* of resolve: the next byte, the component's length, what the way led through */
 	__s32 dfd;
 	__u32 follow, ended, budget;
 	char comp[264], candidate[264];
 	struct call call; /* what to do with the call that ends */
 	struct net net;
-	char back[STR_MAX + 256]; /* a path is written here from its end */
-	char out[OUT_MAX];        /* the record */
+	char back[FRONT + STR_MAX]; /* a path is written here from its end */
+	char out[OUT_MAX];          /* the record; of K_OPEN only what comes after the path, which it is sent with from where that is */
 };
 
 struct {
@@ -58,7 +67,7 @@ struct {
 
 struct {
 	__uint(type, MAP_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, STREAMS);
 	__type(key, __u32);
 	__type(value, struct stats);
 } counters SEC(".maps");
@@ -110,33 +119,59 @@ static inline_always struct scratch *scratch(void)
 	return bpf_map_lookup_elem(&scratches, &zero);
 }
 
-static inline_always struct stats *my_stats(void)
+static inline_always struct stats *stats_of(__u32 stream)
 {
-	__u32 zero = 0;
-	return bpf_map_lookup_elem(&counters, &zero);
+	return bpf_map_lookup_elem(&counters, &stream);
 }
 
 static inline_always void seen(__u32 src, __u64 n)
 {
-	struct stats *st = my_stats();
+	struct stats *st = stats_of(CALM);
 	if (st && src < SRC_NUM)
-		__sync_fetch_and_add(&st->src[src].seen, n);
+		st->src[src].seen += n;
 }
 
 static inline_always void lost(__u32 src, __u64 n)
 {
-	struct stats *st = my_stats();
+	struct stats *st = stats_of(CALM);
 	if (!st || src >= SRC_NUM || !n)
 		return;
-	__sync_fetch_and_add(&st->src[src].lost, n);
+	st->src[src].lost += n;
 	if (src == SRC_PART)
-		__sync_fetch_and_add(&st->src[src].seen, n);
+		st->src[src].seen += n;
 }
 
-static inline_always __u64 next_seq(void)
+static inline_always void seen_anytime(__u32 src)
 {
-	struct stats *st = my_stats();
-	return st ? __sync_fetch_and_add(&st->seq, 1) : 0;
+	struct stats *st = stats_of(ANYTIME);
+	if (st && src < SRC_NUM)
+		__sync_fetch_and_add(&st->src[src].seen, 1);
+}
+
+static inline_always void lost_anytime(__u32 src)
+{
+	struct stats *st = stats_of(ANYTIME);
+	if (!st || src >= SRC_NUM)
+		return;
+	__sync_fetch_and_add(&st->src[src].lost, 1);
+	if (src == SRC_PART)
+		__sync_fetch_and_add(&st->src[src].seen, 1);
+}
+
+/* gap_anytime leaves a gap for a record that could not be sent. */
+static inline_always void gap_anytime(void)
+{
+	struct stats *st = stats_of(ANYTIME);
+	if (st)
+		__sync_fetch_and_add(&st->seq, 1);
+}
+
+/* number_anytime gives a record its place in the processor's second stream. */
+static inline_always void number_anytime(struct rec *r)
+{
+	struct stats *st = stats_of(ANYTIME);
+	r->seq = st ? __sync_fetch_and_add(&st->seq, 1) : 0;
+	r->stream = bpf_get_smp_processor_id() * STREAMS + ANYTIME;
 }
 
 /* head fills a record's head for a task; seq is taken last, by put. */
@@ -156,12 +191,10 @@ static inline_always void head(struct rec *r, struct task_struct *task, __u8 kin
 	struct pid *sid = t->signal->pids[3];
 	r->sid = sid->numbers[0].nr;
 	r->nr = -1;
-	r->cpu = bpf_get_smp_processor_id();
 	r->flags = t->flags & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD) ? REC_WORKER : 0;
 	struct nsproxy *ns = t->nsproxy;
 	if (ns && ns->mnt_ns->ns.inum == host_mntns)
 		r->flags |= REC_HOST_NS;
-	r->pad = 0;
 }
 
 static inline_always __u64 wake_flag(__u64 waiting)
@@ -206,34 +239,42 @@ static inline_always bool interrupted(__s64 ret)
 	return ret <= -512 && ret >= -516;
 }
 
+/* send numbers a record and sends it, with the event of its source counted where unit says so. Returns whether that worked. */
+static inline_always int send(struct rec *r, __u32 len, bool unit)
+{
+	struct stats *st = stats_of(CALM);
+	if (!st)
+		return 0;
+	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
+	__u32 src = r->source;
+	r->seq = st->seq++;
+	r->stream = bpf_get_smp_processor_id() * STREAMS + CALM;
+	opaque(src);
+	if (src >= SRC_NUM)
+		return 0;
+	if (unit && src != SRC_PART)
+		st->src[src].seen++;
+	int ok = bpf_ringbuf_output(&ring, r, len, wake_flag(waiting)) == 0;
+	if (unit && !ok)
+		lost(src, 1);
+	press(waiting);
+	return ok;
+}
+
 /* put sends the first len bytes of s->out. Process context only. */
 noinline_fn int put(__u32 len)
 {
 	GLOBAL_FN(0);
-	struct rec *r = (struct rec *)s->out;
-	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
-	r->len = len;
-	r->seq = next_seq();
 	opaque(len);
-	if (len > OUT_MAX)
-		return 0;
-	int ok = bpf_ringbuf_output(&ring, s->out, len, wake_flag(waiting)) == 0;
-	press(waiting);
-	return ok;
+	return len > OUT_MAX ? 0 : send((struct rec *)s->out, len, false);
 }
 
 /* put_unit sends s->out as one event of its source, which it counts. */
 noinline_fn int put_unit(__u32 len)
 {
 	GLOBAL_FN(0);
-	struct rec *r = (struct rec *)s->out;
-	__u8 src = r->source;
-	if (src != SRC_PART)
-		seen(src, 1);
-	if (put(len))
-		return 1;
-	lost(src, 1);
-	return 0;
+	opaque(len);
+	return len > OUT_MAX ? 0 : send((struct rec *)s->out, len, true);
 }
 
 static inline_always struct rec *out_rec(struct scratch *s)
@@ -254,6 +295,15 @@ noinline_fn int begin_record(__u8 kind, __u8 source, __u8 type)
 	memzero(out_body(s), sizeof(struct body));
 	s->walk = 0;
 	return 0;
+}
+
+/* put_life sends the record of a process that begins or ends. */
+noinline_fn int put_life(__u8 kind, __u8 source, __u64 value, __u32 tgid, __u64 start)
+{
+	GLOBAL_FN(0);
+	head(out_rec(s), t, kind, source, 0);
+	*(struct life *)out_body(s) = (struct life){value, start, tgid};
+	return put_unit(LIFE_LEN);
 }
 
 static inline_always struct body *begin(struct scratch *s, __u8 kind, __u8 source, __u8 type)

@@ -71,6 +71,9 @@ kfunc void bpf_task_release(struct task_struct *t);
 /* word reads eight bytes of kernel memory, without a call; a bad address gives 0. */
 #define word(p) (as(struct qstr, p)->hash_len)
 
+/* store_word stores eight bytes at any address; the compiler would make eight stores of it. */
+#define store_word(p, w) asm volatile("*(u64 *)(%0 + 0) = %1" : : "r"(p), "r"(w) : "memory")
+
 /* opaque hides a value's known range from the compiler, so that the check that follows stays in the program. */
 #define opaque(x) asm volatile("" : "+r"(x))
 

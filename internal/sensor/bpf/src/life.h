@@ -15,7 +15,7 @@
 noinline_fn int put_argv(__u64 from, __u64 total)
 {
 	GLOBAL_FN(0);
-	struct body *b = out_body(s);
+	struct piece *p = (struct piece *)out_body(s);
 	struct bpf_iter_num it;
 	int *i;
 	bpf_iter_num_new(&it, 0, ARGV_CHUNKS);
@@ -29,13 +29,11 @@ noinline_fn int put_argv(__u64 from, __u64 total)
 		opaque(n);
 		if (n > CHUNK)
 			break;
-		begin(s, K_ARGV, SRC_PART, 0);
-		b->arg[0] = total;
-		b->arg[1] = off;
-		if (bpf_probe_read_user(s->out + HEAD, n, (void *)(from + off)))
+		head(out_rec(s), t, K_ARGV, SRC_PART, 0);
+		p->offset = off;
+		if (bpf_probe_read_user(p + 1, n, (void *)(from + off)))
 			n = 0;
-		b->len[0] = n;
-		if (!put(HEAD + n))
+		if (!put(sizeof(struct rec) + sizeof(struct piece) + n))
 			lost(SRC_PART, 1);
 	}
 	bpf_iter_num_destroy(&it);
@@ -79,40 +77,49 @@ int on_exec(__u64 *ctx)
 	if (!s || !mm)
 		return 0;
 	__u64 from = mm->arg_start, total = mm->arg_end - from;
-	struct body *b = begin(s, K_EXEC, SRC_EXEC, 0);
+	head(out_rec(s), t, K_EXEC, SRC_EXEC, 0);
+	struct executed *x = (struct executed *)out_body(s);
+	memzero(x, sizeof(*x));
 	struct task_struct *parent = t->real_parent;
-	b->other_tgid = parent->tgid;
-	b->other_start = parent->group_leader->start_boottime;
-	b->arg[0] = total;
-	b->arg[1] = (int)ctx[1]; /* the thread's id so far: it takes over the leader's */
+	x->parent = parent->tgid;
+	x->parent_start = parent->group_leader->start_boottime;
+	x->argv = total;
+	x->old_tid = (int)ctx[1];
 	struct file *f = bp->file;
-	body_of_file(b, f);
-	__u32 pos = HEAD;
-	b->len[1] = walk(s, &f->f_path, pos);
-	pos += b->len[1];
-	b->walk = s->walk;
+	x->ino = f->f_inode->i_ino;
+	x->dev = f->f_inode->i_sb->s_dev;
+	__u32 pos = EXEC_HEAD;
+	s->walk = 0;
+	x->exe = walk(s, &f->f_path, pos);
+	pos += x->exe;
+	x->exe_walk = s->walk;
 	s->walk = 0;
 	struct fs_struct *fs = t->fs;
-	b->len[3] = walk(s, &fs->pwd, pos);
-	pos += b->len[3];
-	b->walk |= s->walk << 16;
-	b->len[0] = kernel_str(s, bp->filename, pos);
-	pos += b->len[0];
+	x->cwd = walk(s, &fs->pwd, pos);
+	pos += x->cwd;
+	x->cwd_walk = s->walk;
+	x->given = kernel_str(s, bp->filename, pos);
+	pos += x->given;
 	if (bp->interp != bp->filename) {
-		b->arg[2] = 1;
+		x->interpreter = 1;
 		struct file *script = bp->executable;
 		if (!script)
 			script = script_file(t);
 		if (script) {
 			s->walk = 0;
-			b->len[2] = walk(s, &script->f_path, pos);
-			pos += b->len[2];
-			b->arg[4] = s->walk;
+			x->script = walk(s, &script->f_path, pos);
+			pos += x->script;
+			x->script_walk = s->walk;
 		}
 	}
-	b->arg[3] = bp->fdpath != 0;
+	x->by_fd = bp->fdpath != 0;
+	opaque(pos);
+	if (total < STR_MAX && pos <= OUT_MAX - STR_MAX && !bpf_probe_read_user(&s->out[pos], total & (STR_MAX - 1), (void *)from)) {
+		x->args = total;
+		pos += total & (STR_MAX - 1);
+	}
 	put_unit(pos);
-	return put_argv(from, total);
+	return x->args == total ? 0 : put_argv(from, total);
 }
 
 SEC("tp_btf/task_newtask")
@@ -122,24 +129,9 @@ int on_newtask(__u64 *ctx)
 	__u64 flags = ctx[1];
 	if ((flags & CLONE_THREAD) || !mine(current()))
 		return 0;
-	struct scratch *s = scratch();
-	if (!s)
-		return 0;
-	struct body *b = begin(s, K_FORK, SRC_FORK, 0);
-	b->other_tgid = child->pid;
-	b->other_start = child->start_boottime;
-	struct task_struct *parent = child->real_parent;
-	b->arg[0] = flags;
-	b->arg[1] = parent->tgid;
-	b->arg[2] = parent->group_leader->start_boottime;
-	put_unit(HEAD);
-	if (flags & CLONE_NEW) {
-		b = begin(s, K_CLONE_NS, SRC_CALL, 0);
-		b->arg[0] = flags;
-		b->other_tgid = child->pid;
-		b->other_start = child->start_boottime;
-		put_unit(HEAD);
-	}
+	put_life(K_FORK, SRC_FORK, flags, child->pid, child->start_boottime);
+	if (flags & CLONE_NEW)
+		put_life(K_CLONE_NS, SRC_CALL, flags, child->pid, child->start_boottime);
 	return 0;
 }
 
@@ -168,21 +160,16 @@ int on_exit(__u64 *ctx)
 	struct task_struct *t = current();
 	if (!mine(t))
 		return 0;
-	struct scratch *s = scratch();
-	if (!s)
-		return 0;
 	struct cache *c = my_cache();
 	if (c) {
-		s->task = (__u64)t;
 		flush_all(c);
 		give_back(c);
 	}
 	struct signal_struct *sig = t->signal;
 	/* Since 6.16 the kernel tells. Before, threads that end at once may all find themselves the last. */
 	bool last = exit_tells_last ? (bool)ctx[1] : sig->live.counter == 0 && first_to_end(t);
-	struct body *b = begin(s, last ? K_EXIT : K_THREAD, last ? SRC_EXIT : SRC_PART, 0);
-	b->ret = sig->flags & SIGNAL_GROUP_EXIT ? sig->group_exit_code : t->group_leader->exit_code;
-	put_unit(HEAD);
+	int status = sig->flags & SIGNAL_GROUP_EXIT ? sig->group_exit_code : t->group_leader->exit_code;
+	put_life(last ? K_EXIT : K_THREAD, last ? SRC_EXIT : SRC_PART, status, 0, 0);
 	return 0;
 }
 
@@ -196,32 +183,24 @@ int on_signal(__u64 *ctx)
 	int sig = ctx[0];
 	__u64 raw = ctx[1];
 	struct task_struct *to = untrusted(struct task_struct, ctx[2]);
-	int result = ctx[4];
 	struct task_struct *t = current();
 	if (raw <= 1 || !mine(t)) /* 0 and 1 stand for the kernel's own */
 		return 0;
 	struct kernel_siginfo *info = as(struct kernel_siginfo, raw);
 	if (info->si_code > 0 || to->tgid == t->tgid)
 		return 0;
-	seen(SRC_SIGNAL, 1);
+	seen_anytime(SRC_SIGNAL);
 	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
-	__u64 seq = next_seq();
-	char *p = bpf_ringbuf_reserve(&ring, HEAD, 0);
-	if (!p) {
-		lost(SRC_SIGNAL, 1);
+	struct rec *r = bpf_ringbuf_reserve(&ring, LIFE_LEN, 0);
+	if (!r) {
+		gap_anytime();
+		lost_anytime(SRC_SIGNAL);
 		return 0;
 	}
-	struct rec *r = (struct rec *)p;
-	struct body *b = (struct body *)(p + sizeof(*r));
-	memzero(b, sizeof(*b));
 	head(r, t, K_SIGNAL, SRC_SIGNAL, 0);
-	r->len = HEAD;
-	r->seq = seq;
-	b->arg[0] = sig;
-	b->arg[1] = result;
-	b->other_tgid = to->tgid;
-	b->other_start = to->group_leader->start_boottime;
-	bpf_ringbuf_submit(p, wake_flag(waiting));
+	number_anytime(r);
+	*(struct life *)(r + 1) = (struct life){sig, to->group_leader->start_boottime, to->tgid};
+	bpf_ringbuf_submit(r, wake_flag(waiting));
 	return 0;
 }
 

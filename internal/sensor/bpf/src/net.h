@@ -53,22 +53,21 @@ struct {
 static const struct pending no_pending = {};
 #define NET_LEN (sizeof(struct rec) + sizeof(struct net))
 
-/* send_net sends a finished record from any context. */
-static noinline_fn bool send_net(const struct rec *r, const struct net *n)
+/* send_net sends a finished record from any context. What can't be sent is counted as lost. */
+static noinline_fn int send_net(const struct rec *r, const struct net *n)
 {
 	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
-	__u64 seq = next_seq();
-	char *p = bpf_ringbuf_reserve(&ring, NET_LEN, 0);
-	if (!p)
-		return false;
+	struct rec *p = bpf_ringbuf_reserve(&ring, NET_LEN, 0);
+	if (!p) {
+		gap_anytime();
+		lost_anytime(r->source);
+		return 0;
+	}
 	__builtin_memcpy(p, r, sizeof(*r));
-	__builtin_memcpy(p + sizeof(*r), n, sizeof(*n));
-	r = (struct rec *)p;
-	((struct rec *)p)->len = NET_LEN;
-	((struct rec *)p)->seq = seq;
-	((struct rec *)p)->cpu = bpf_get_smp_processor_id();
+	__builtin_memcpy(p + 1, n, sizeof(*n));
+	number_anytime(p);
 	bpf_ringbuf_submit(p, wake_flag(waiting));
-	return true;
+	return 0;
 }
 
 static inline_always void set_ip4(__u8 *to, __u32 ip)
@@ -377,14 +376,13 @@ static inline_always struct pending *new_pending(__u64 *key)
 	struct pending *p = bpf_map_lookup_elem(&pendings, key);
 	if (p) {
 		p->net.flags = p->rec.flags & REC_WORKER ? 1 : 2;
-		seen(SRC_NET, 1);
-		if (!send_net(&p->rec, &p->net))
-			lost(SRC_NET, 1);
+		seen_anytime(SRC_NET);
+		send_net(&p->rec, &p->net);
 		memzero(&p->net, sizeof(p->net));
 	} else {
 		if (bpf_map_update_elem(&pendings, key, &no_pending, 0)) {
-			seen(SRC_NET, 1);
-			lost(SRC_NET, 1);
+			seen_anytime(SRC_NET);
+			lost_anytime(SRC_NET);
 			return 0;
 		}
 		p = bpf_map_lookup_elem(&pendings, key);
@@ -401,9 +399,8 @@ static inline_always void done_pending(struct pending *p, __u64 *key)
 	if (!(p->rec.flags & REC_WORKER))
 		return;
 	p->net.flags = 1;
-	seen(SRC_NET, 1);
-	if (!send_net(&p->rec, &p->net))
-		lost(SRC_NET, 1);
+	seen_anytime(SRC_NET);
+	send_net(&p->rec, &p->net);
 	bpf_map_delete_elem(&pendings, key);
 }
 
@@ -507,9 +504,8 @@ static noinline_fn int put_flow(struct sock_info *i, struct net *n)
 		return 0;
 	i->told = 1;
 	i->owner.time = bpf_ktime_get_boot_ns();
-	seen(SRC_FLOW, 1);
-	if (!send_net(&i->owner, n))
-		lost(SRC_FLOW, 1);
+	seen_anytime(SRC_FLOW);
+	send_net(&i->owner, n);
 	return 0;
 }
 
@@ -548,8 +544,7 @@ int on_state(__u64 *ctx)
 		r.source = SRC_PART;
 		r.time = bpf_ktime_get_boot_ns();
 		n.ret = to == TCP_ESTABLISHED ? 0 : sk->sk_err ? -sk->sk_err : -1000;
-		if (!send_net(&r, &n))
-			lost(SRC_PART, 1);
+		send_net(&r, &n);
 		return 0;
 	}
 	tcp_bytes(&n, sk);
@@ -592,21 +587,20 @@ static inline_always void packet_head(struct rec *r, struct sock_info *i)
 	r->kind = K_DNS;
 	r->source = SRC_PART; /* whether it asks a name is for the reader to tell */
 	r->time = bpf_ktime_get_boot_ns();
-	r->cpu = bpf_get_smp_processor_id();
+	number_anytime(r);
 }
 
 #define PUT_PACKET(type, max)                                                                                          \
 	do {                                                                                                           \
-		__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA), seq = next_seq();                             \
+		__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);                                                \
 		type *p = bpf_ringbuf_reserve(&ring, sizeof(type), 0);                                                 \
 		if (!p) {                                                                                              \
-			lost(SRC_PART, 1);                                                                                                                                           \
+			gap_anytime();                                                                                 \
+			lost_anytime(SRC_PART);                                                                        \
 			return 0;                                                                                      \
 		}                                                                                                      \
 		packet_head(&p->rec, i);                                                                               \
 		__builtin_memcpy(&p->net, n, sizeof(*n));                                                              \
-		p->rec.len = sizeof(type);                                                                             \
-		p->rec.seq = seq;                                                                                      \
 		opaque(len);                                                                                           \
 		if (len > (max))                                                                                       \
 			len = (max);                                                                                   \

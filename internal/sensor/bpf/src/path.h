@@ -8,22 +8,47 @@
 #define AT_FDCWD (-100)
 #define WALK_STEPS 1024
 
+#define SHORT 32
+#define BACK_END (FRONT + STR_MAX)
+
 /*
- * walk_at writes the path of s->dentry in s->mnt to s->out[pos], from the top of its mount tree, and returns its
- * length. It goes from the name upwards, as d_path does, but does not stop at the process's root: a chroot hides
- * nothing. Global, so that the verifier looks at it once; hence the scratch instead of arguments.
+ * put_back copies a name to before s->back's byte end. Short ones go in words, of which the last may write a little too far to the
+ * front, where nothing has been written yet.
  */
-noinline_fn int walk_at(__u32 pos)
+static inline_always void put_back(struct scratch *s, __u32 end, const unsigned char *name, __u32 n)
 {
-	struct scratch *s = scratch();
-	if (!s || pos > OUT_MAX - STR_MAX - 1)
-		return 0;
-	struct task_struct *t = current();
+	__u32 at = end - n;
+	if (n > SHORT) {
+		opaque(at);
+		if (at < BACK_END)
+			bpf_probe_read_kernel(&s->back[at], n & 0xff, name);
+		return;
+	}
+	for (__u32 i = 8; i <= SHORT; i += 8) {
+		at = end - i;
+		opaque(at);
+		if (at <= BACK_END - 8)
+			store_word(&s->back[at], word(name + n - i));
+		if (n <= i)
+			break;
+	}
+}
+
+/*
+ * walk_back writes the path of s->dentry in s->mnt to the end of s->back, from the top of its mount tree, and returns its
+ * length. It goes from the name upwards, as d_path does, but does not stop at the process's root: a chroot hides
+ * nothing. Global, so that the verifier looks at it once; hence the scratch instead of arguments, and instead of what changes
+ * with each step.
+ */
+noinline_fn int walk_back(void)
+{
+	GLOBAL_FN(0);
+	s->cursor = BACK_END;
 	if (!s->dentry || !s->mnt)
 		return 0;
 	struct dentry *d = as(struct dentry, s->dentry);
 	struct mount *m = as(struct mount, s->mnt);
-	__u32 off = STR_MAX, bits = WALK_CUT;
+	__u32 bits = WALK_CUT;
 	if (!d->d_hash.pprev && d != d->d_parent)
 		s->walk |= WALK_DELETED;
 	struct bpf_iter_num it;
@@ -41,35 +66,43 @@ noinline_fn int walk_at(__u32 pos)
 			m = parent;
 			continue;
 		}
-		__u32 n = d->d_name.len & 0xff;
-		const void *name = d->d_name.name;
+		__u32 n = d->d_name.len & 0xff, end = s->cursor, at = end - n;
+		if (end < FRONT + n + 1)
+			break;
+		put_back(s, end, d->d_name.name, n);
 		if (up == d) { /* an object outside any tree: pipe, memfd, socket */
+			s->cursor = at;
 			bits = WALK_ANON;
-			if (off >= n) {
-				off = (off - n) & (STR_MAX - 1);
-				bpf_probe_read_kernel(&s->back[off], n, name);
-			}
 			break;
 		}
-		if (off < n + 1)
+		s->cursor = --at;
+		opaque(at);
+		if (at >= BACK_END)
 			break;
-		off = (off - n) & (STR_MAX - 1);
-		bpf_probe_read_kernel(&s->back[off], n, name);
-		off = (off - 1) & (STR_MAX - 1);
-		s->back[off] = '/';
+		s->back[at] = '/';
 		d = up;
 	}
 	bpf_iter_num_destroy(&it);
 	s->walk |= bits;
-	if (off == STR_MAX) {
-		if (bits & WALK_ANON)
-			return 0;
-		s->out[pos] = '/';
+	if (s->cursor == BACK_END && !(bits & WALK_ANON)) {
+		s->back[BACK_END - 1] = '/';
 		return 1;
 	}
-	off &= STR_MAX - 1;
-	bpf_probe_read_kernel(&s->out[pos], STR_MAX - off, &s->back[off]);
-	return STR_MAX - off;
+	return BACK_END - s->cursor;
+}
+
+/* walk_at is walk_back to s->out[pos]. */
+noinline_fn int walk_at(__u32 pos)
+{
+	struct scratch *s = scratch();
+	if (!s || pos > OUT_MAX - STR_MAX - 1)
+		return 0;
+	__u32 n = walk_back();
+	opaque(n);
+	if (n > STR_MAX)
+		return 0;
+	bpf_probe_read_kernel(&s->out[pos], n, &s->back[BACK_END - n]);
+	return n;
 }
 
 /* user_str_at copies the string at the user address s->ptr to s->out[pos] and returns its length. */
@@ -91,24 +124,31 @@ noinline_fn int kernel_str_at(__u32 pos)
 	return n > 0 ? n - 1 : 0;
 }
 
-/* hash_out returns a hash, never 0, of the n bytes at s->out[HEAD]. */
+static inline_always __u64 stir(__u64 h, __u64 word, __u32 left)
+{
+	if (left < 8)
+		word &= (1ULL << (left * 8)) - 1;
+	h = (h ^ word) * 0xff51afd7ed558ccdULL;
+	return h ^ h >> 32;
+}
+
+/* hash_out returns a hash, never 0, of the n bytes at s->out. */
 noinline_fn __u64 hash_out(__u32 n)
 {
 	GLOBAL_FN(1);
 	if (!n || n > STR_MAX)
 		return 1;
 	__u64 h = n * 0x9e3779b97f4a7c15ULL;
+	for (__u32 i = 0; i < SHORT; i += 8) {
+		h = stir(h, *(__u64 *)(s->out + i), n - i);
+		if (n <= i + 8)
+			return h | 1;
+	}
 	struct bpf_iter_num it;
 	int *i;
-	bpf_iter_num_new(&it, 0, (n + 7) / 8);
-	while ((i = bpf_iter_num_next(&it))) {
-		__u64 w = *(__u64 *)(s->out + HEAD + (((__u32)*i * 8) & (STR_MAX - 8)));
-		__u32 left = n - *i * 8;
-		if (left < 8)
-			w &= (1ULL << (left * 8)) - 1;
-		h = (h ^ w) * 0xff51afd7ed558ccdULL;
-		h ^= h >> 32;
-	}
+	bpf_iter_num_new(&it, SHORT / 8, (n + 7) / 8);
+	while ((i = bpf_iter_num_next(&it)))
+		h = stir(h, *(__u64 *)(s->out + (((__u32)*i * 8) & (STR_MAX - 8))), n - *i * 8);
 	bpf_iter_num_destroy(&it);
 	return h | 1;
 }

@@ -10,17 +10,18 @@
 
 enum kind {
 	K_CALL = 1, /* body: a system call, strings as given or walked */
-	K_OPEN,     /* body: a file was opened; its path */
-	K_FILE,     /* body: a file used that this task did not open; names the slot, is no event */
-	K_FLUSH,    /* flush: what a slot of the per-task cache gathered */
-	K_MMAP,     /* body: a mapping of the file in a slot */
-	K_EXEC,     /* body: exe, cwd, file name, script; arg[1] the thread's id before, arg[2] an interpreter runs, arg[4] the bits of the script's walk */
-	K_ARGV,     /* body: a piece of argv; arg[0] total, arg[1] offset */
-	K_FORK,     /* body */
-	K_CLONE_NS, /* body: the child of the fork before has new namespaces; arg[0] the flags */
-	K_EXIT,     /* body */
-	K_THREAD,   /* body: a thread ended; no event, frees what the reader keeps for it */
-	K_SIGNAL,   /* body */
+	K_OPEN,     /* opened: a file was opened */
+	K_RACED,    /* body: an open whose descriptor led to another file before it was read; strings as K_CALL's */
+	K_FILE,     /* opened: a file used that this task did not open; names the slot, is no event */
+	K_FLUSH,    /* flush, one or several: what slots of the per-task cache gathered */
+	K_MMAP,     /* mapped: a mapping of the file in a slot */
+	K_EXEC,     /* executed: a program was started */
+	K_ARGV,     /* piece: of an argv too long for K_EXEC */
+	K_FORK,     /* life: the child, and clone's flags */
+	K_CLONE_NS, /* life: the child of the fork before has new namespaces; clone's flags */
+	K_EXIT,     /* life: the wait status */
+	K_THREAD,   /* life: a thread ended; no event, frees what the reader keeps for it */
+	K_SIGNAL,   /* life: the target, and the signal */
 	K_URING,    /* body: arg[0] the request's opcode */
 	K_PASSFD,   /* body: path of the file passed */
 	K_NET,      /* net: connect, bind, listen, accept, send */
@@ -49,16 +50,15 @@ enum source {
 };
 
 struct rec {
-	__u32 len; /* of the record, this head included */
-	__u8 kind, source, abi, type;
-	__u64 seq;   /* per CPU, without gaps: a gap is a lost record */
+	__u64 seq;   /* per stream, without gaps: a gap is a lost record */
 	__u64 time;  /* since boot */
 	__u64 start; /* of the process, since boot */
 	__u32 tgid, tid;
 	__u32 uid, gid;
 	__s32 sid, nr;
-	__u16 cpu, flags;
-	__u32 pad;
+	__u16 stream; /* each processor has two */
+	__u8 kind, source, abi, type;
+	__u16 flags;
 };
 
 enum { /* rec.flags */
@@ -66,7 +66,7 @@ enum { /* rec.flags */
 	REC_WORKER = 2,  /* a kernel worker acts for the process */
 };
 
-enum { /* body.walk: bits of the first path; of the second, shifted by 16 */
+enum { /* walk: bits of a path; body.walk has those of the second, shifted by 16 */
 	WALK_DELETED = 1,
 	WALK_ANON = 2,
 	WALK_CUT = 4,
@@ -81,14 +81,22 @@ enum { /* body.walk: bits of the first path; of the second, shifted by 16 */
 struct body {
 	__s64 ret;
 	__u64 arg[5];
-	__u64 oid; /* of K_MMAP, K_FILE: the open that the slot holds */
 	__u64 ino;
-	__u64 other_start; /* child, or target */
+	__u64 other_start; /* target */
 	__u32 other_tgid;
 	__u32 dev, fmode, fflags;
 	__u32 walk;
-	__u16 imode, slot;
+	__u16 imode, pad;
 	__u16 len[4]; /* name as given, path walked, second name, second path */
+};
+
+struct opened { /* followed by the path and the name as given */
+	__u64 ino;
+	__u32 dev, fmode, fflags;
+	__u32 asked; /* the flags that the call was given */
+	__u16 imode, slot, walk;
+	__u16 path, given; /* bytes */
+	__u16 pad[3];
 };
 
 struct flush {
@@ -100,7 +108,39 @@ struct flush {
 	__u64 ino;
 	__u32 dev, fmode, fflags;
 	__u16 imode, slot;
-	__u32 mapped, prot;
+	__u8 mapped, prot;
+	__u16 pad[3];
+};
+
+struct mapped {
+	__u64 oid, ino; /* oid: the open that the slot holds */
+	__u32 dev, prot, flags;
+	__u16 slot, pad;
+};
+
+struct executed { /* followed by the strings in the order of their lengths */
+	__u64 argv; /* bytes */
+	__u64 ino;
+	__u64 parent_start;
+	__u32 parent;
+	__s32 old_tid; /* the thread's id before: it takes over the leader's */
+	__u32 dev;
+	__u16 exe_walk, cwd_walk, script_walk;
+	__u8 interpreter; /* one runs, for a script */
+	__u8 by_fd;       /* execveat: the kernel made "/dev/fd/N/name" of the name */
+	__u16 exe, cwd, given, script;
+	__u16 args; /* bytes of argv that follow: all, or none where it is too long */
+	__u16 pad;
+};
+
+struct piece { /* followed by the bytes, to the record's end */
+	__u64 offset;
+};
+
+struct life {
+	__u64 value;
+	__u64 start; /* of the other process */
+	__u32 tgid, pad;
 };
 
 struct net {
@@ -120,5 +160,8 @@ struct net {
 enum netop { NET_CONNECT = 1, NET_SEND, NET_BIND, NET_LISTEN, NET_ACCEPT, NET_IN, NET_OUT };
 
 #define HEAD (sizeof(struct rec) + sizeof(struct body))
+#define LIFE_LEN (sizeof(struct rec) + sizeof(struct life))
+#define OPEN_HEAD (sizeof(struct rec) + sizeof(struct opened))
+#define EXEC_HEAD (sizeof(struct rec) + sizeof(struct executed))
 
 #endif

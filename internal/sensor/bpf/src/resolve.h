@@ -234,7 +234,7 @@ noinline_fn int enter_link(void)
 	if (n <= 1 || n > STR_MAX || (__u32)--n > s->at)
 		return STEP_FAIL;
 	__u32 at = (s->at - n) & (STR_MAX - 1);
-	bpf_probe_read_kernel(&s->back[at], n & (STR_MAX - 1), &s->out[SPARE]);
+	bpf_probe_read_kernel(&s->back[FRONT + at], n & (STR_MAX - 1), &s->out[SPARE]);
 	s->at = at;
 	if (s->out[SPARE] == '/')
 		start_at(s, &t->fs->root);
@@ -284,7 +284,7 @@ static inline_always int steps(struct scratch *s)
 	while (bpf_iter_num_next(&it)) {
 		__u32 at = s->at, len = s->len;
 		bool end = at >= STR_MAX;
-		char ch = end ? '/' : s->back[at & (STR_MAX - 1)];
+		char ch = end ? '/' : s->back[FRONT + (at & (STR_MAX - 1))];
 		if (ch != '/') {
 			if (len >= 255)
 				break;
@@ -390,7 +390,7 @@ noinline_fn int resolve(__u32 pos, __u32 n)
 		if (s->out[(pos + n - 1) & 0x3fff] == '/')
 			n--;
 	s->at = STR_MAX - n;
-	bpf_probe_read_kernel(&s->back[s->at & (STR_MAX - 1)], n & (STR_MAX - 1), &s->out[pos]);
+	bpf_probe_read_kernel(&s->back[FRONT + (s->at & (STR_MAX - 1))], n & (STR_MAX - 1), &s->out[pos]);
 	s->links = s->depth = 0;
 	s->budget = CHILDREN;
 	int r = steps(s);
@@ -398,7 +398,7 @@ noinline_fn int resolve(__u32 pos, __u32 n)
 		return -1;
 	__u32 rest = r == STEP_GONE ? (STR_MAX - s->at) & (STR_MAX - 1) : 0;
 	if (rest)
-		bpf_probe_read_kernel(&s->out[SPARE], rest, &s->back[s->at & (STR_MAX - 1)]);
+		bpf_probe_read_kernel(&s->out[SPARE], rest, &s->back[FRONT + (s->at & (STR_MAX - 1))]);
 	__u32 m = walk_at(end) & 0x1fff;
 	s->ended = r;
 	if (r == STEP_ON)

@@ -20,5 +20,10 @@ const struct {
 	enum netop netop;
 	enum follow follow;
 	struct body body;
+	struct opened opened;
 	struct flush flush;
+	struct mapped mapped;
+	struct executed executed;
+	struct piece piece;
+	struct life life;
 } types_for_go = {};

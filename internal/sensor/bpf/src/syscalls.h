@@ -278,10 +278,10 @@ static inline_always bool swapped(struct task_struct *t, struct file *f, __u64 f
 noinline_fn int on_raced_open(void)
 {
 	GLOBAL_FN(0);
-	struct stats *st = my_stats();
+	struct stats *st = stats_of(CALM);
 	if (st)
-		__sync_fetch_and_add(&st->raced, 1);
-	struct body *b = call_body(s, K_OPEN, SRC_OPEN);
+		st->raced++;
+	struct body *b = call_body(s, K_RACED, SRC_OPEN);
 	s->call.follow = F_TEXT;
 	__u32 pos = c->path ? put_name(dfd_arg(s, c->dfd), arg(s, c->path), HEAD, 0) : HEAD;
 	b->walk = WALK_NOFD;
@@ -310,7 +310,7 @@ noinline_fn int open_file(struct cache *cache)
 	if (!f || (c->flags && swapped(t, f, arg(s, c->flags))))
 		return 1;
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
-	__u32 n = c->path ? user_str(s, arg(s, c->path), HEAD) : 0;
+	__u32 n = c->path ? user_str(s, arg(s, c->path), 0) : 0;
 	__u64 given = hash_out(n);
 	int slot = -1;
 	if (cache) {
@@ -335,23 +335,20 @@ noinline_fn int open_file(struct cache *cache)
 		slot &= ENTRIES - 1;
 		if (holds(&cache->e[slot])) {
 			flush_slot(cache, slot);
-			if (c->path) /* what is sent on the way is longer than HEAD */
-				n = user_str(s, arg(s, c->path), HEAD);
+			if (c->path) /* that used s->out */
+				n = user_str(s, arg(s, c->path), 0);
 		}
 	}
-	struct body *b = call_body(s, K_OPEN, SRC_OPEN);
-	b->len[0] = n;
-	__u32 pos = HEAD + n;
-	body_of_file(b, f);
-	b->len[1] = walk(s, &f->f_path, pos);
-	b->walk = s->walk | WALK_OBJECT;
-	b->slot = slot;
-	pos += b->len[1];
-	if (replaced(t, fd, f))
+	struct rec *r = start_open(s, t, K_OPEN, SRC_OPEN, c->type, f, slot, n);
+	if (!r || replaced(t, fd, f))
 		return 1;
-	put_unit(pos);
+	r->nr = s->nr;
+	r->abi = s->abi;
+	if (c->flags)
+		((struct opened *)(r + 1))->asked = arg(s, c->flags);
+	send(r, open_len(r), true);
 	if (cache) {
-		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(out_rec(s)), given);
+		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(r), given);
 		touch_entry(cache, slot);
 		bind_fd(cache, fd, f, slot);
 	}
@@ -397,12 +394,11 @@ noinline_fn int on_mmap(void)
 		return 0;
 	}
 	e->told |= how;
-	struct body *b = call_body(s, K_MMAP, SRC_MMAP);
-	b->oid = e->oid;
-	b->slot = slot;
-	b->ino = e->ino;
-	b->dev = e->dev;
-	put_unit(HEAD);
+	head(out_rec(s), t, K_MMAP, SRC_MMAP, c->type);
+	out_rec(s)->nr = s->nr;
+	out_rec(s)->abi = s->abi;
+	*(struct mapped *)out_body(s) = (struct mapped){e->oid, e->ino, e->dev, prot, flags, slot};
+	put_unit(sizeof(struct rec) + sizeof(struct mapped));
 	return 0;
 }
 
