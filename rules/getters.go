@@ -340,7 +340,7 @@ var (
 	netTypes  = parseTypes("@net")
 
 	accessNames = strings.Split(bodycam.Access(1<<9-1).String(), ",")
-	markNames   = bodycam.Mark(1<<10 - 1).Names()
+	markNames   = bodycam.Mark(1<<32 - 1).Names()
 )
 
 func element(list []string, i int) (string, bool) {
