@@ -5,7 +5,8 @@
 //
 // Everything is filtered in the kernel: programs act only for tasks whose cgroup is the target or below it. Records go
 // through one ring buffer, so that their order is the order in which the kernel made them. The kernel side wakes the
-// reader only once a mebibyte waits; otherwise the reader looks ten times a second. It decodes the records where they lie in
+// reader only once a mebibyte waits; otherwise the reader looks ten times a second, and where nothing comes it asks to be
+// woken by the next record, and sleeps. It decodes the records where they lie in
 // the ring and calls the sink at once: a copy first, and a second thread to decode it, drain the ring no faster, since decoding is cheap
 // beside moving the bytes from one processor's cache to the other's, twice. If the sink is slow the ring fills; at half
 // fill the target's cgroup is frozen, at three quarters whoever still writes is stopped by the kernel side (SIGSTOP, which a

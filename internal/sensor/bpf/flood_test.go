@@ -90,6 +90,39 @@ func TestStuckSinkPausesTarget(t *testing.T) {
 	}
 }
 
+// After a time without records the next one is delivered at once, not when the reader looks the next time.
+func TestIdleReaderIsWoken(t *testing.T) {
+	needRoot(t)
+	dir := newCgroup(t)
+	events := make(chan bodycam.Type, 100)
+	s := started(t, dir, Options{}, func(e *bodycam.Event) error { events <- e.Type; return nil })
+	for asleep := uint32(1); asleep != 0 && t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+		if err := s.prog.objs.WakeAt.Get(&asleep); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * pollInterval) // by now it sleeps for long
+	cmd := exec.Command("/bin/sleep", "100")
+	inCgroup(t, cmd, dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-events:
+	case <-time.After(idleInterval / 2):
+		t.Error("the reader sleeps on")
+	}
+	var again uint32
+	if err := s.prog.objs.WakeAt.Get(&again); err != nil || again == 0 {
+		t.Errorf("%v; the reader is woken at %d bytes while records come", err, again)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if _, err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Without back-pressure the same flood loses records: the loss is counted, exactly.
 func TestLossIsCounted(t *testing.T) {
 	cmd, _ := flood(t)

@@ -38,14 +38,14 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 		return nil, fmt.Errorf("reading the embedded BPF object: %w", err)
 	}
 	types := btf.NewCache() // the kernel's are large: they are read once
-	wake, stop := uint32(min(1<<20, opt.RingBytes/8)), uint32(opt.RingBytes/4*3)
+	stop := uint32(opt.RingBytes / 4 * 3)
 	if opt.NoPause {
 		stop = 0
 	}
 	for name, v := range map[string]any{
 		sensorVarTargetCgroup: id, sensorVarTargetLevel: level, sensorVarHostMntns: uint32(ns.Ino),
 		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls, sensorVarWatched: t.bits(), sensorVarTypeDenied: uint8(bodycam.TypeDenied),
-		sensorVarWakeAt: wake, sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(types),
+		sensorVarWakeAt: opt.wakeBytes(), sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(types),
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return nil, fmt.Errorf("setting %s in the BPF object: %w", name, err)
@@ -215,6 +215,14 @@ func (p *programs) iterate(o link.IterOptions) error {
 	defer r.Close()
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return fmt.Errorf("running iterator %s: %w", o.Program, err)
+	}
+	return nil
+}
+
+// wakeAt sets how many bytes wait before the kernel side wakes the reader; 0: it does for every record.
+func (p *programs) wakeAt(n uint32) error {
+	if err := p.objs.WakeAt.Set(n); err != nil {
+		return fmt.Errorf("setting when the kernel wakes the reader: %w", err)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ type pauser struct {
 	quit   chan struct{}
 	once   sync.Once
 	frozen atomic.Bool
-	slow   atomic.Bool // the reader is still at a step that it began long ago
+	busy   atomic.Bool // the reader is at a step for which much waits
 	count  atomic.Uint64
 	stops  atomic.Uint64 // of the kernel's count, those dealt with
 }
@@ -40,20 +40,19 @@ const stepLong = 5 * time.Millisecond
 
 // look wakes the pauser where the ring is filling. Cheap: the reader calls it after each step.
 func (p *pauser) look() {
-	if p.slow.Load() {
-		p.slow.Store(false)
-	}
-	if p.ring.waiting() >= p.size/2 || p.paused() {
+	if p.ring.waiting() >= p.size/2 || p.frozen.Load() {
 		p.rouse()
 	}
 }
 
-// watch has the pauser watch the ring until the reader has ended its step.
-func (p *pauser) watch() {
-	p.slow.Store(true)
-	p.rouse()
+// check is look where nothing waits: a process may have been stopped late, by what it wrote when the ring was fuller.
+func (p *pauser) check() {
+	if p.paused() {
+		p.rouse()
+	}
 }
 
+// rouse has the pauser watch the ring as long as the reader is busy or the target is paused.
 func (p *pauser) rouse() {
 	select {
 	case p.wake <- struct{}{}:
@@ -89,7 +88,7 @@ func (p *pauser) hold() {
 			p.freeze()
 		case n <= p.size/16:
 			p.release(false)
-			if !p.paused() && !p.slow.Load() {
+			if !p.paused() && !p.busy.Load() {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,9 @@ type Options struct {
 	NoPause bool
 }
 
+// wakeBytes is how much waits before the kernel side wakes the reader.
+func (o Options) wakeBytes() uint32 { return uint32(min(1<<20, o.RingBytes/8)) }
+
 // Sensor observes a cgroup subtree. It can be started once.
 type Sensor struct {
 	opt    Options
@@ -52,6 +56,7 @@ type Sensor struct {
 	ring     *ring
 	dec      *decoder
 	pause    *pauser
+	watch    *time.Timer // runs while the reader is at a step for which much waits
 	stopRead atomic.Bool
 	failure  atomic.Pointer[error]
 	running  atomic.Pointer[bodycam.Counters]
@@ -109,12 +114,14 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 		return err
 	}
 	s.prog = prog
-	runtime.GC() // the kernel's types, tens of megabytes that loading has read: their end is not to be paid for while recording
+	debug.FreeOSMemory() // the kernel's types, tens of megabytes that loading has read: their end is not to be paid for while recording
 	if s.ring, err = newRing(prog.objs.Ring); err != nil {
 		prog.close()
 		return err
 	}
 	s.pause = newPauser(t.Cgroup, prog, s.ring, uint64(s.opt.RingBytes))
+	s.watch = time.AfterFunc(stepLong, s.pause.rouse)
+	s.watch.Stop()
 	s.dec = newDecoder(s.tables, wallOffset(), strings.TrimSuffix(t.Root, "/"), s.opt.ArgvMax, sink)
 	s.drained = make(chan struct{})
 	s.running.Store(&bodycam.Counters{})
@@ -152,33 +159,27 @@ func bootNow() int64 {
 	return ts.Nano()
 }
 
-// pollInterval bounds how late a record is read while there are few: the kernel side wakes the reader only for much.
-// Each look costs some 100 µs with all that the Go runtime does around it.
-const pollInterval = 100 * time.Millisecond
+// While records come, the kernel side wakes the reader only for much, and pollInterval bounds how late one is read. After
+// an interval without any, it wakes the reader for the next one at once, and idleInterval is for what it might miss.
+// A look costs some 100 µs with all that the Go runtime does around it, in a cold cache.
+const (
+	pollInterval = 100 * time.Millisecond
+	idleInterval = 5 * time.Second
+)
 
 // stepBytes is how much room of the ring is given back at a time.
 const stepBytes = 64 << 10
 
-// read decodes the records where they lie in the ring, and calls the sink. Should the sink take long over a step,
-// the pauser looks after the ring meanwhile.
+// read decodes the records where they lie in the ring, and calls the sink.
 func (s *Sensor) read() {
 	defer s.wg.Done()
 	defer close(s.drained)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	began := threadCPU()
-	watch := time.AfterFunc(time.Hour, s.pause.watch)
-	defer watch.Stop()
 	for {
 		stopping := s.stopRead.Load()
-		watch.Reset(stepLong)
-		n := s.ring.drain(stepBytes, s.take)
-		watch.Stop()
-		s.pause.look()
-		s.tell(began)
-		if n > 0 {
-			continue
-		}
+		s.drain(began)
 		if s.ring.waiting() > 0 { // the first record is still being written
 			time.Sleep(50 * time.Microsecond)
 			continue
@@ -186,7 +187,7 @@ func (s *Sensor) read() {
 		if stopping {
 			break
 		}
-		if err := s.ring.wait(pollInterval); err != nil {
+		if err := s.await(); err != nil {
 			s.fail(err)
 			return
 		}
@@ -197,6 +198,46 @@ func (s *Sensor) read() {
 		}
 	}
 	s.tell(began)
+}
+
+// drain takes what waits in the ring. Where that is much and the sink takes long over a step, the pauser looks after the
+// ring meanwhile.
+func (s *Sensor) drain(began int64) {
+	n := s.ring.waiting()
+	if n >= stepBytes {
+		s.pause.busy.Store(true)
+		defer func() { s.watch.Stop(); s.pause.busy.Store(false) }()
+	}
+	for n > 0 && s.ring.waiting() > 0 {
+		if s.pause.busy.Load() {
+			s.watch.Reset(stepLong)
+		}
+		n = s.ring.drain(stepBytes, s.take)
+		s.pause.look()
+		s.tell(began)
+	}
+}
+
+// await returns when there is something to read, or the sensor is to stop.
+func (s *Sensor) await() error {
+	interval := pollInterval
+	for idle := 0; s.ring.waiting() == 0 && !s.stopRead.Load(); idle++ {
+		switch idle {
+		case 0:
+		case 1:
+			if err := s.prog.wakeAt(0); err != nil {
+				return err
+			}
+			defer func() { _ = s.prog.wakeAt(s.opt.wakeBytes()) }() // it could be set before
+		case 2: // what went by while it was set was found by the second look
+			s.pause.check()
+			interval = idleInterval
+		}
+		if err := s.ring.wait(interval); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take decodes one record. After the sink has failed records are only taken, so that the target is not left paused,
