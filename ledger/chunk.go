@@ -51,6 +51,7 @@ const (
 	chunkBytes  = 128 << 10
 	chunkJobs   = 320
 	spareChunks = 24
+	readyChunks = 4       // made before they are needed
 	handAt      = 1 << 20 // so many bytes are handed to the committer at once
 	frameWeight = 128     // bytes of a record's frame, about
 )
@@ -90,6 +91,31 @@ func newChunk(room int) *chunk {
 	k := &chunk{payRoom: make([]byte, 0, room), oversized: room > chunkBytes}
 	k.pay = k.payRoom
 	return k
+}
+
+// makeJobRoom makes room for all of a chunk's jobs at once: to grow step by step would slow down one append in thirty.
+func (k *chunk) makeJobRoom() {
+	if cap(k.jobs) < chunkJobs {
+		k.jobs = append(make([]job, 0, chunkJobs+16), k.jobs...)
+	}
+}
+
+// stockChunks keeps chunks ready whose memory is there: an append that had to make one, or to touch it first, would
+// take many times as long as the others.
+func (w *Writer) stockChunks() {
+	for range readyChunks {
+		w.mu.Lock()
+		n := len(w.spare)
+		w.mu.Unlock()
+		if n >= readyChunks {
+			return
+		}
+		k := newChunk(chunkBytes)
+		k.makeJobRoom()
+		clear(k.payRoom[:cap(k.payRoom)])
+		clear(k.jobs[:cap(k.jobs)])
+		w.giveChunk(k)
+	}
 }
 
 // reuse keeps a chunk for later, so that appends leave no garbage. The lock is held.

@@ -84,12 +84,17 @@ func (w *Writer) loop() {
 	defer w.done.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	w.stockChunks()
 	var flush time.Time // when what waits is to be handed over
+	hasty := false      // a record waits that is no batch
 	for {
 		timer.Reset(w.untilDue(flush))
-		soon := w.soon
+		soon, later := w.soon, w.later // to be woken by every append would cost more than the append
+		if hasty {
+			soon = nil
+		}
 		if !flush.IsZero() {
-			soon = nil // to be woken by every append would cost more than the append
+			later = nil
 		}
 		select {
 		case <-w.quit:
@@ -97,14 +102,25 @@ func (w *Writer) loop() {
 		case <-w.now:
 		case <-timer.C:
 		case <-soon:
-			flush = time.Now().Add(w.opts.FlushEvery)
+			hasty = true
+			if t := time.Now().Add(w.opts.FlushEvery); flush.IsZero() || t.Before(flush) {
+				flush = t
+			}
+			continue
+		case <-later:
+			flush = time.Now().Add(batchPatience * w.opts.FlushEvery)
 			continue
 		}
-		flush = time.Time{}
+		flush, hasty = time.Time{}, false
 		w.sealDue()
 		w.commitAll(false)
+		w.stockChunks()
 	}
 }
+
+// batchPatience is how many times as long a batch may wait. Its events have waited for one another, and to write
+// several batches at once costs half as much an event.
+const batchPatience = 10
 
 // fullRetry is how often a full storage is tried again.
 const fullRetry = 100 * time.Millisecond
@@ -162,6 +178,7 @@ func (w *Writer) commitAll(final bool) error {
 	c := &w.commit
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	next := w.takeChunk() // to make one takes long, and appends wait for the lock
 	w.mu.Lock()
 	if err := w.failed; err != nil {
 		w.mu.Unlock()
@@ -173,7 +190,10 @@ func (w *Writer) commitAll(final bool) error {
 			k.weight += ch.weight
 		}
 		c.backlog = append(c.backlog, &k)
-		w.pending = work{chunks: append(make([]*chunk, 0, 16), w.freshChunk(w.segment)), next: w.next}
+		next.segment = w.segment
+		w.pending = work{chunks: append(make([]*chunk, 0, 16), next), next: w.next}
+	} else {
+		w.reuse(next)
 	}
 	w.mu.Unlock()
 	for len(c.backlog) > 0 {
@@ -251,23 +271,32 @@ func (w *Writer) stumble(err error) error {
 // write does steps 1 to 4 for a portion.
 func (w *Writer) write(k *work) error {
 	c := &w.commit
-	for _, ch := range k.chunks {
-		if err := c.finish(ch); err != nil {
-			return err
+	for chunks := k.chunks; len(chunks) > 0; {
+		segment, n := chunks[0].segment, 0
+		for n < len(chunks) && chunks[n].segment == segment {
+			if err := c.finish(chunks[n]); err != nil {
+				return err
+			}
+			n++
 		}
-		if ch.segment != c.segment {
-			if err := c.leaveSegment(ch.segment); err != nil {
+		if segment != c.segment {
+			if err := c.leaveSegment(segment); err != nil {
 				return err
 			}
 		}
 		for _, part := range []struct {
 			name string
-			data *[]byte
-		}{{keysName(ch.segment), &ch.keys}, {payloadName(ch.segment), &ch.pay}, {logName(ch.segment), &ch.log}} {
-			if err := c.append(w.store, part.name, part.data); err != nil {
+			of   func(*chunk) *[]byte
+		}{
+			{keysName(segment), func(ch *chunk) *[]byte { return &ch.keys }},
+			{payloadName(segment), func(ch *chunk) *[]byte { return &ch.pay }},
+			{logName(segment), func(ch *chunk) *[]byte { return &ch.log }},
+		} {
+			if err := c.appendChunks(w.store, part.name, chunks[:n], part.of); err != nil {
 				return err
 			}
 		}
+		chunks = chunks[n:]
 	}
 	if !k.done {
 		w.finishSeals(k)
@@ -278,7 +307,7 @@ func (w *Writer) write(k *work) error {
 			return err
 		}
 	}
-	if err := c.append(w.store, epochsName, &k.headers); err != nil {
+	if err := c.append(w.store, epochsName, []*[]byte{&k.headers}); err != nil {
 		return err
 	}
 	if sync {
@@ -315,9 +344,24 @@ func (w *Writer) finishSeals(k *work) {
 	k.done = true
 }
 
-// append writes data to a file and cuts off what was written.
-func (c *committing) append(store Store, name string, data *[]byte) error {
-	if len(*data) == 0 {
+// appendChunks writes one part of chunks to a file.
+func (c *committing) appendChunks(store Store, name string, chunks []*chunk, part func(*chunk) *[]byte) error {
+	parts := make([]*[]byte, len(chunks))
+	for i, ch := range chunks {
+		parts[i] = part(ch)
+	}
+	return c.append(store, name, parts)
+}
+
+// append writes parts to a file, in as few pieces as the file takes, and cuts off what was written.
+func (c *committing) append(store Store, name string, parts []*[]byte) error {
+	bufs := make([][]byte, 0, len(parts))
+	for _, p := range parts {
+		if len(*p) > 0 {
+			bufs = append(bufs, *p)
+		}
+	}
+	if len(bufs) == 0 {
 		return nil
 	}
 	f := c.files[name]
@@ -330,18 +374,39 @@ func (c *committing) append(store Store, name string, data *[]byte) error {
 		c.files[name] = f
 	}
 	f.dirty, c.unsynced = true, true
-	n, err := f.Write(*data)
-	if n < 0 || n > len(*data) {
-		return fmt.Errorf("writing %s: the store wrote %d of %d bytes", name, n, len(*data))
+	n, err := gather(f.File, bufs)
+	left := n
+	for _, p := range parts {
+		k := min(left, len(*p))
+		*p, left = (*p)[k:], left-k
 	}
-	if err == nil && n < len(*data) {
-		err = errors.New("short write without an error")
+	if left != 0 {
+		return fmt.Errorf("writing %s: the store says that it wrote %d bytes, more than it was given", name, n)
 	}
-	*data = (*data)[n:]
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
 	return nil
+}
+
+// gather appends byte strings to a file and returns how many bytes of them are there.
+func gather(f File, bufs [][]byte) (n int, err error) {
+	if g, ok := f.(Gatherer); ok && len(bufs) > 1 {
+		return g.Gather(bufs)
+	}
+	for _, b := range bufs {
+		k, err := f.Write(b)
+		if k < 0 || k > len(b) {
+			return n, fmt.Errorf("the store wrote %d of %d bytes", k, len(b))
+		}
+		if n += k; err != nil {
+			return n, err
+		}
+		if k < len(b) {
+			return n, errors.New("short write without an error")
+		}
+	}
+	return n, nil
 }
 
 // sync makes everything written durable, wraps and payloads before the records that rest on them.

@@ -3,7 +3,6 @@ package ledger
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding"
 	"encoding/binary"
@@ -44,18 +43,18 @@ type epochKey struct {
 
 // newEpochKey computes PRK = HKDF-Extract(salt: log ‖ epoch, secret).
 func newEpochKey(log *Hash, epoch uint64, secret []byte) (*epochKey, error) {
-	salt := binary.BigEndian.AppendUint64(append([]byte(nil), log[:]...), epoch)
-	prk, err := hkdf.Extract(sha256.New, secret, salt)
-	if err != nil {
-		return nil, fmt.Errorf("deriving the key of epoch %d: %w", epoch, err)
-	}
-	defer clear(prk)
+	var salt [len(log) + 8]byte
+	copy(salt[:], log[:])
+	binary.BigEndian.PutUint64(salt[len(log):], epoch)
+	prk := hmacSHA256(salt[:], secret)
+	defer clear(prk[:])
 	k := &epochKey{hash: sha256.New()}
 	copy(k.info[:], eventInfo)
-	if k.inner, err = k.padded(prk, 0x36); err != nil {
+	var err error
+	if k.inner, err = k.padded(prk[:], 0x36); err != nil {
 		return nil, err
 	}
-	k.outer, err = k.padded(prk, 0x5c)
+	k.outer, err = k.padded(prk[:], 0x5c)
 	return k, err
 }
 
@@ -104,22 +103,33 @@ func (k *epochKey) wipe() {
 
 // cipher is AES-256-GCM under HKDF-Expand(event key, "bodycam-ledger/v1 cipher", 32).
 func (e *EventKey) cipher() (cipher.AEAD, error) {
+	var info [len(cipherInfo) + 1]byte
+	copy(info[:], cipherInfo)
+	info[len(cipherInfo)] = 1
+	key := hmacSHA256(e[:], info[:])
+	defer clear(key[:])
+	return newGCM(key[:])
+}
+
+// hmacSHA256 is HMAC with a key of at most a block, for short messages. It takes half the time of crypto/hmac, which
+// an epoch's first append would wait for.
+func hmacSHA256(key, msg []byte) Hash {
 	const block = sha256.BlockSize
-	var inner [block + len(cipherInfo) + 1]byte
+	var room [2 * block]byte
+	inner := append(room[:block], msg...)
 	var outer [block + sha256.Size]byte
-	copy(inner[:], e[:])
-	copy(outer[:], e[:])
+	copy(inner, key)
+	copy(outer[:], key)
 	for i := range block {
 		inner[i] ^= 0x36
 		outer[i] ^= 0x5c
 	}
-	copy(inner[block:], cipherInfo)
-	inner[len(inner)-1] = 1
-	sum := sha256.Sum256(inner[:])
+	sum := sha256.Sum256(inner)
 	copy(outer[block:], sum[:])
-	key := sha256.Sum256(outer[:])
-	defer clear(key[:])
-	return newGCM(key[:])
+	out := sha256.Sum256(outer[:])
+	clear(inner)
+	clear(outer[:])
+	return out
 }
 
 var zeroNonce [12]byte

@@ -53,6 +53,10 @@ func workload(store *ledgertest.Store, opts ledger.Options, a *acked) error {
 		}
 		return nil
 	}
+	big := func() error {
+		_, err := w.AppendBatch(ctx, ledger.Entry{Type: ledger.TypeUser + 1, Kind: "big"}, [][]byte{make([]byte, 30_000), []byte("p"), make([]byte, 10_000)})
+		return err
+	}
 	steps := []func() error{
 		func() error { return send(0, 10) },
 		func() error { return send(1, 5000) },
@@ -66,6 +70,7 @@ func workload(store *ledgertest.Store, opts ledger.Options, a *acked) error {
 			return err
 		},
 		synced,
+		big, big, // each in a chunk of its own
 		func() error { return send(5, 1) },
 	}
 	do := func(f func() error) error {

@@ -90,7 +90,8 @@ type Options struct {
 	Durability Durability
 	// OnFull is the policy while the storage is full.
 	OnFull FullPolicy
-	// FlushEvery is how long a record may wait in memory before it is handed to the store. Default 5 ms.
+	// FlushEvery is how long a record may wait in memory before it is handed to the store, a batch of 32 KiB or more
+	// ten times as long. Default 5 ms.
 	FlushEvery time.Duration
 	// MaxPending bounds the bytes that wait in memory; appends then wait for the store. Default 16 MiB.
 	MaxPending int

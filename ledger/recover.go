@@ -503,7 +503,7 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	w := &Writer{
 		store: store, opts: opts, gen: gen, id: gen.ID(), origin: gen.Origin(), unlock: unlock,
 		progress: make(chan struct{}), head: rec.published,
-		soon: make(chan struct{}, 1), now: make(chan struct{}, 1), quit: make(chan struct{}),
+		soon: make(chan struct{}, 1), later: make(chan struct{}, 1), now: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	for w.inc == 0 || w.inc == rec.note.Before {
 		w.inc = binary.BigEndian.Uint64(randomBytes(8))
@@ -534,6 +534,9 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 		}
 	}
 	if !opts.manual {
+		if !opts.Clear {
+			w.newGroup() // not in line with the first append
+		}
 		w.done.Add(1)
 		go w.loop()
 	}

@@ -141,6 +141,7 @@ const maxPerWrap = 64
 type group struct {
 	from    uint64   // the epoch of the first
 	secrets [][]byte // nil once used
+	asked   bool     // the committer knows that it is to be wrapped
 }
 
 func (g *group) wipe() {
@@ -160,13 +161,18 @@ func (w *Writer) needKey() error {
 	if w.number-g.from >= uint64(len(g.secrets)) {
 		w.newGroup()
 	}
+	if !g.asked {
+		g.asked = true
+		ch := w.pending.last()
+		ch.jobs = append(ch.jobs, job{wraps: g.clone()})
+		w.weigh(ch, wrapWeight)
+	}
 	i := int(w.number - g.from)
-	secret := g.secrets[i]
-	if secret == nil {
+	if g.secrets[i] == nil {
 		return errors.New("the epoch's secret was used")
 	}
 	var err error
-	if w.epoch.key, err = newEpochKey(&w.id, w.number, secret); err != nil { // wiped when the epoch is sealed
+	if w.epoch.key, err = newEpochKey(&w.id, w.number, g.secrets[i]); err != nil { // wiped when the epoch is sealed
 		return err
 	}
 	for n, s := range g.secrets[:i+1] { // also those of epochs in which nothing was encrypted
@@ -179,15 +185,22 @@ func (w *Writer) needKey() error {
 // wrapWeight is what a wrap takes, about.
 const wrapWeight = 4 << 10
 
-// newGroup begins a new group with the open epoch.
+// newGroup begins a new group with the open epoch. The lock is held, but for a writer that nobody has yet.
 func (w *Writer) newGroup() {
 	w.group.wipe()
-	n := max(w.opts.perWrap, 1)
-	all := randomBytes(n * keySize)
-	w.group = group{w.number, slices.Collect(slices.Chunk(all, keySize))}
-	ch := w.pending.last()
-	ch.jobs = append(ch.jobs, job{wraps: &group{w.number, slices.Collect(slices.Chunk(slices.Clone(all), keySize))}})
-	w.weigh(ch, wrapWeight)
+	w.group = group{from: w.number, secrets: make([][]byte, max(w.opts.perWrap, 1))}
+	for i := range w.group.secrets {
+		w.group.secrets[i] = randomBytes(keySize)
+	}
+}
+
+// clone is the committer's copy.
+func (g *group) clone() *group {
+	c := &group{from: g.from, secrets: slices.Clone(g.secrets)}
+	for i, s := range c.secrets {
+		c.secrets[i] = slices.Clone(s)
+	}
+	return c
 }
 
 // appendWrapTo appends the frame that wraps a group's secrets, and wipes them.

@@ -48,6 +48,12 @@ type File interface {
 	io.Closer
 }
 
+// Gatherer is a [File] that appends several byte strings at once, as writev(2) does: the kernel takes one large write
+// for less than many small ones. What is said of Write holds for it.
+type Gatherer interface {
+	Gather(bufs [][]byte) (n int, err error)
+}
+
 // ErrNoSpace is wrapped by a store's errors where the storage is full: disk, quota.
 var ErrNoSpace = errors.New("no space left")
 

@@ -61,7 +61,8 @@ type Writer struct {
 	scratch  [1 + keySize + MaxInline]byte
 
 	commit committing
-	soon   chan struct{}
+	soon   chan struct{} // something waits
+	later  chan struct{} // a batch waits
 	now    chan struct{}
 	quit   chan struct{}
 	done   sync.WaitGroup
@@ -227,6 +228,8 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	if w.handed+handAt <= w.waiting { // much waits: don't wait for the clock
 		w.handed = w.waiting
 		w.kick(w.now)
+	} else if ch.batch {
+		w.kick(w.later)
 	} else {
 		w.kick(w.soon)
 	}
@@ -262,8 +265,8 @@ func (w *Writer) roomFor(e *Entry, p *prepared) *chunk {
 		}
 		w.pending.chunks = append(w.pending.chunks, ch)
 	}
-	if p == nil && cap(ch.jobs) < chunkJobs { // at once: to grow step by step would slow down one append in thirty
-		ch.jobs = append(make([]job, 0, chunkJobs+16), ch.jobs...)
+	if p == nil {
+		ch.makeJobRoom()
 	}
 	return ch
 }

@@ -79,3 +79,28 @@ func TestNoSpace(t *testing.T) {
 		t.Fatalf("writing to a full device: %v", err)
 	}
 }
+
+// TestGather appends more byte strings at once than one system call takes.
+func TestGather(t *testing.T) {
+	dir := t.TempDir()
+	f, err := posixstore.New(dir).Append("ledger/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	g, ok := f.(ledger.Gatherer)
+	if !ok {
+		t.Skip("this system's store doesn't gather")
+	}
+	var bufs [][]byte
+	var want []byte
+	for i := range 3000 {
+		b := []byte(strings.Repeat(strconv.Itoa(i), i%7))
+		bufs, want = append(bufs, b), append(want, b...)
+	}
+	n, err := g.Gather(bufs)
+	got, rerr := os.ReadFile(filepath.Join(dir, "ledger", "x"))
+	if err != nil || rerr != nil || n != len(want) || string(got) != string(want) {
+		t.Fatalf("%d of %d bytes, %v, %v", n, len(want), err, rerr)
+	}
+}
