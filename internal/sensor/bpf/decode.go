@@ -1,9 +1,10 @@
 package bpf
 
 import (
+	"bytes"
 	"fmt"
 	"path"
-	"strings"
+	"unsafe"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/sensor"
@@ -20,15 +21,21 @@ type decoder struct {
 	offset int64  // wall clock minus boot clock
 	argMax int
 
-	count   [sensorSourceSRC_NUM]bodycam.Counters
-	seqs    []streamSeq
-	procs   map[int32]*process
+	count [sensorSourceSRC_NUM]bodycam.Counters
+	seqs  []streamSeq
+	procs map[int32]process
+	last  process // of parentOf
+
+	lastTID  int32 // of taskOf
+	lastTask *task
+
 	tasks   map[int32]*task
 	execs   map[uint32]*heldExec // by thread: argv is still coming
 	net     netState
 	blind   map[string]uint64
 	spare   []*task // of tasks that ended, to be used again
 	scratch slot
+	text    text
 
 	stopped map[int32]*heldEvent // by thread: calls that a signal interrupted
 
@@ -74,7 +81,7 @@ type slot struct {
 func newDecoder(tables *callTables, offset int64, root string, argMax int, sink sensor.Sink) *decoder {
 	return &decoder{
 		sink: sink, tables: tables, root: root, offset: offset, argMax: argMax,
-		procs: map[int32]*process{}, tasks: map[int32]*task{}, execs: map[uint32]*heldExec{},
+		procs: map[int32]process{}, tasks: map[int32]*task{}, execs: map[uint32]*heldExec{},
 		net: newNetState(), blind: map[string]uint64{}, stopped: map[int32]*heldEvent{},
 	}
 }
@@ -104,7 +111,7 @@ func (d *decoder) sequence(r record) {
 
 // record decodes one record. What can't be read is counted as lost under its source.
 func (d *decoder) record(r record) error {
-	if held := d.execs[r.Tid]; held != nil && sensorKind(r.Kind) != sensorKindK_ARGV {
+	if len(d.execs) > 0 && sensorKind(r.Kind) != sensorKindK_ARGV && d.execs[r.Tid] != nil {
 		if err := d.finishExec(r.Tid); err != nil {
 			return err
 		}
@@ -189,19 +196,21 @@ func (d *decoder) life(r record) error {
 
 // begin clears the event and fills what every record's head tells.
 func (d *decoder) begin(r record, t bodycam.Type) *bodycam.Event {
-	d.ev = bodycam.Event{
-		Time: int64(r.Time) + d.offset, Boot: r.Time, Type: t, NR: r.Nr, ABI: bodycam.ABI(r.Abi), Sensor: Name,
-		Proc: bodycam.Proc{PID: int32(r.Tgid), Start: r.Start}, TID: int32(r.Tid),
-		UID: r.Uid, GID: r.Gid, SID: r.Sid, Count: 1,
-	}
+	e := &d.ev
+	*e = bodycam.Event{} // the sink may have written to any field
+	e.Time, e.Boot, e.Type, e.Sensor, e.Count = int64(r.Time)+d.offset, r.Time, t, Name, 1
+	e.NR, e.ABI = r.Nr, bodycam.ABI(r.Abi)
 	if r.Nr < 0 {
-		d.ev.ABI = bodycam.ABINone
+		e.ABI = bodycam.ABINone
 	}
+	e.TID, e.UID, e.GID, e.SID = int32(r.Tid), r.Uid, r.Gid, r.Sid
 	if r.Start == 0 {
-		d.ev.Proc, d.ev.Marks = bodycam.Proc{}, bodycam.MarkNoProcess
+		e.Marks = bodycam.MarkNoProcess
+		return e
 	}
-	d.ev.Parent = d.parentOf(d.ev.Proc)
-	return &d.ev
+	e.Proc = bodycam.Proc{PID: int32(r.Tgid), Start: r.Start}
+	e.Parent = d.parentOf(e.Proc)
+	return e
 }
 
 // at sets when the event happened, where that isn't when its record was made.
@@ -210,11 +219,21 @@ func (d *decoder) at(boot uint64) {
 	d.ev.Time = int64(boot) + d.offset
 }
 
+// parentOf returns a process's parent. Records come in runs of one process, so the last answer is kept.
 func (d *decoder) parentOf(p bodycam.Proc) bodycam.Proc {
-	if pr := d.procs[p.PID]; pr != nil && pr.id == p {
-		return pr.parent
+	if d.last.id != p {
+		d.last = process{id: p}
+		if pr, ok := d.procs[p.PID]; ok && pr.id == p {
+			d.last = pr
+		}
 	}
-	return bodycam.Proc{}
+	return d.last.parent
+}
+
+// born notes a process and its parent.
+func (d *decoder) born(p process) {
+	d.procs[p.id.PID] = p
+	d.last = process{}
 }
 
 // deliver hands the event to the sink and counts it: one emitted, the rest of its count folded.
@@ -228,27 +247,45 @@ func (d *decoder) deliver(source uint8) error {
 	return nil
 }
 
-// taskOf returns what is kept for a task.
-func (d *decoder) taskOf(r record) *task {
-	t := d.tasks[int32(r.Tid)]
+// taskOf returns what is kept for a task, or nil. Records come in runs of one task, so the last answer is kept.
+func (d *decoder) taskOf(tid int32) *task {
+	if d.lastTask == nil || d.lastTID != tid {
+		d.lastTID, d.lastTask = tid, d.tasks[tid]
+	}
+	return d.lastTask
+}
+
+// taskFor is taskOf, and begins to keep something.
+func (d *decoder) taskFor(tid int32) *task {
+	t := d.taskOf(tid)
 	if t == nil {
 		if n := len(d.spare); n > 0 {
 			t, d.spare = d.spare[n-1], d.spare[:n-1]
 		} else {
 			t = &task{}
 		}
-		d.tasks[int32(r.Tid)] = t
+		d.tasks[tid] = t
+		d.lastTask = t
 	}
 	return t
 }
 
+// succeed gives a task's id to another: a thread that executed a program.
+func (d *decoder) succeed(old, tid int32) {
+	d.forget(tid)
+	d.tasks[tid] = d.tasks[old]
+	delete(d.tasks, old)
+	d.lastTask = nil
+}
+
 // forget frees what is kept for a task that ended.
 func (d *decoder) forget(tid int32) {
-	t := d.tasks[tid]
+	t := d.taskOf(tid)
 	if t == nil {
 		return
 	}
 	delete(d.tasks, tid)
+	d.lastTask = nil
 	if len(d.spare) < 64 {
 		for _, s := range t.slots {
 			if s != nil {
@@ -261,17 +298,41 @@ func (d *decoder) forget(tid int32) {
 
 // place makes the path as the sandbox sees it.
 func (d *decoder) place(r record, p []byte) string {
-	s := string(p)
-	if d.root == "" || r.Flags&recHostNS == 0 {
-		return s
-	}
-	if rest, ok := strings.CutPrefix(s, d.root); ok && (rest == "" || rest[0] == '/') {
-		if rest == "" {
-			return "/"
+	if d.root != "" && r.Flags&recHostNS != 0 {
+		if rest, ok := bytes.CutPrefix(p, []byte(d.root)); ok && (len(rest) == 0 || rest[0] == '/') {
+			if p = rest; len(rest) == 0 {
+				return "/"
+			}
 		}
-		return rest
 	}
-	return s
+	return d.text.keep(p)
+}
+
+// given keeps a name as the program gave it. It is often the end of the path that it led to: then it costs nothing.
+func (d *decoder) given(name []byte, path string) string {
+	if n := len(path) - len(name); n >= 0 && path[n:] == string(name) {
+		return path[n:]
+	}
+	return d.text.keep(name)
+}
+
+// text makes strings that share blocks of memory, so that few events cost an allocation. A string is for ever, and keeps
+// its block, so blocks are small.
+type text struct{ room []byte }
+
+const textBlock = 2048
+
+func (t *text) keep(b []byte) string {
+	if len(b) > textBlock/8 {
+		return string(b)
+	}
+	if len(b) > cap(t.room)-len(t.room) {
+		t.room = make([]byte, 0, textBlock)
+	}
+	n := len(t.room)
+	t.room = append(t.room, b...)
+	s := t.room[n:]
+	return unsafe.String(unsafe.SliceData(s), len(s)) // these bytes are never written again
 }
 
 const (

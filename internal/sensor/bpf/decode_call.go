@@ -111,7 +111,7 @@ func sourceOf(t bodycam.Type) sensorSource {
 // names fills the paths of a call.
 func (d *decoder) names(e *bodycam.Event, r record, b *sensorBody, s *[4][]byte) {
 	first, second := b.Walk&0xffff, b.Walk>>16
-	e.PathGiven = string(s[0])
+	e.PathGiven = d.text.keep(s[0])
 	e.Dev, e.Ino = dev(b.Dev), b.Ino
 	switch {
 	case first&walkName != 0:
@@ -126,7 +126,7 @@ func (d *decoder) names(e *bodycam.Event, r record, b *sensorBody, s *[4][]byte)
 	if e.Type == bodycam.TypeExec || len(s[2]) == 0 && len(s[3]) == 0 {
 		return
 	}
-	e.Path2Given = string(s[2])
+	e.Path2Given = d.text.keep(s[2])
 	if second&walkName == 0 {
 		e.Path2 = d.lead(e, r, second&^walkDeleted, s[3], s[2])
 	}

@@ -96,15 +96,17 @@ func (d *decoder) open(r record) error {
 	if err != nil {
 		return err
 	}
-	sl := d.taskOf(r).slot(o.Slot)
+	sl := d.taskFor(int32(r.Tid)).slot(o.Slot)
 	*sl = slot{dev: dev(o.Dev), ino: o.Ino, nr: r.Nr, abi: bodycam.ABI(r.Abi), typ: bodycam.Type(r.Type)}
 	sl.ownOpening = sensorKind(r.Kind) == sensorKindK_OPEN
 	if sl.ownOpening {
 		sl.flags = d.tables.openFlags(sl.abi, r.Nr, uint64(o.Asked))
-		sl.given = string(given)
 	}
 	sl.access = accessOf(o.Fmode, o.Fflags, o.Imode, sl.flags)
 	sl.path = d.place(r, path)
+	if sl.ownOpening {
+		sl.given = d.given(given, sl.path)
+	}
 	sl.marks = walkMarks(uint32(o.Walk))
 	if sl.typ == bodycam.TypeCreate {
 		sl.access |= bodycam.Create | bodycam.Temp
@@ -151,7 +153,7 @@ func (sl *slot) describe(e *bodycam.Event) {
 
 // slotOf finds the file that a slot held when it was given the name oid.
 func (d *decoder) slotOf(r record, index uint16, oid uint64) *slot {
-	if t := d.tasks[int32(r.Tid)]; t != nil {
+	if t := d.taskOf(int32(r.Tid)); t != nil {
 		if sl := t.slots[index%cacheSlots]; sl != nil && sl.oid == oid {
 			return sl
 		}

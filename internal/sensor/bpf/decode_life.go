@@ -25,18 +25,16 @@ func (d *decoder) exec(r record) error {
 		return err
 	}
 	id := bodycam.Proc{PID: int32(r.Tgid), Start: r.Start}
-	if pr := d.procs[id.PID]; pr == nil || pr.id != id {
-		d.procs[id.PID] = &process{id: id, parent: bodycam.Proc{PID: int32(x.Parent), Start: x.ParentStart}}
+	if pr, ok := d.procs[id.PID]; !ok || pr.id != id {
+		d.born(process{id: id, parent: bodycam.Proc{PID: int32(x.Parent), Start: x.ParentStart}})
 	}
 	if old := x.OldTid; old != int32(r.Tid) && d.tasks[old] != nil { // a thread that was not the leader
-		d.forget(int32(r.Tid))
-		d.tasks[int32(r.Tid)] = d.tasks[old]
-		delete(d.tasks, old)
+		d.succeed(old, int32(r.Tid))
 	}
 	e := d.begin(r, bodycam.TypeExec)
 	e.Exe = d.place(r, s[0])
 	e.CWD = d.place(r, s[1])
-	e.Path, e.PathGiven = e.Exe, string(s[2])
+	e.Path, e.PathGiven = e.Exe, d.given(s[2], e.Exe)
 	e.Dev, e.Ino = dev(x.Dev), x.Ino
 	e.Access = bodycam.Exec
 	e.Marks |= walkMarks(uint32(x.ExeWalk))
@@ -137,7 +135,7 @@ func splitArgv(b []byte) []string {
 func (d *decoder) fork(r record, child bodycam.Proc, flags uint64) error {
 	e := d.begin(r, bodycam.TypeFork)
 	e.Child, e.Flags = child, flags
-	d.procs[child.PID] = &process{id: child, parent: e.Proc}
+	d.born(process{id: child, parent: e.Proc})
 	return d.deliver(r.Source)
 }
 
@@ -150,5 +148,6 @@ func (d *decoder) exit(r record, status int32) error {
 	err := d.deliver(r.Source)
 	d.forget(int32(r.Tid))
 	delete(d.procs, int32(r.Tgid))
+	d.last = process{}
 	return err
 }

@@ -82,6 +82,32 @@ func TestOpenAndFlush(t *testing.T) {
 	}
 }
 
+// What a sink keeps of an event stays as it was, though the events' memory is used again and their strings share theirs.
+func TestStringsStay(t *testing.T) {
+	records := found(3000)
+	var paths, names, want []string
+	d := testDecoder(t, 100, func(e *bodycam.Event) {
+		paths, names = append(paths, e.Path), append(names, e.PathGiven)
+		want = append(want, strings.Clone(e.Path))
+	})
+	if err := d.chunk(records); err != nil {
+		t.Fatal(err)
+	}
+	clear(records)
+	long := strings.Repeat("/long", 500)
+	if err := d.chunk(append(opened(1, 1, 1, "other", long), opened(2, 1, 2, "", "")...)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(paths); n != 3002 || paths[3000] != long || names[3000] != "other" || paths[3001] != "" || names[3001] != "" {
+		t.Errorf("the last events: %q, %q", paths[3000:], names[3000:])
+	}
+	for i := range 3000 {
+		if paths[i] != want[i] || !strings.HasSuffix(want[i], "/"+names[i]) {
+			t.Fatalf("the path %q became %q, by the name %q", want[i], paths[i], names[i])
+		}
+	}
+}
+
 // A slot whose file is not known any more must not lend its name to another's numbers.
 func TestFlushOfForgottenSlot(t *testing.T) {
 	var got []bodycam.Event

@@ -33,6 +33,9 @@ func (d *decoder) interrupt(source sensorSource) error {
 
 // restarted forgets the interrupted call of a thread if the current event is it again.
 func (d *decoder) restarted() {
+	if len(d.stopped) == 0 {
+		return
+	}
 	e, h := &d.ev, d.stopped[d.ev.TID]
 	if h != nil && h.ev.NR == e.NR && h.ev.ABI == e.ABI && h.ev.Flags == e.Flags && h.ev.PathGiven == e.PathGiven && h.ev.Remote == e.Remote {
 		delete(d.stopped, e.TID)
