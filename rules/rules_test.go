@@ -249,7 +249,7 @@ func TestUnsupported(t *testing.T) {
 		{"evt.type=open and not proc.tty=0", "proc.tty"},
 		{"evt.type=open and k8s.ns.name=x and thread.cap_effective contains y", "k8s.ns.name thread.cap_effective"},
 		{"evt.type in (dup, dup2)", "evt.type dup evt.type dup2"},
-		{"evt.type=socket and evt.arg.domain = AF_PACKET", "evt.type socket evt.arg.domain"},
+		{"evt.type=socket and evt.arg.domain = AF_PACKET", "evt.arg.domain"},
 		{"evt.rawres = 3", "evt.rawres"},
 		{"fd.num > 2 and fd.num in (1, 2)", "fd.num"},
 		{"evt.type=open and (proc.name=a or user.loginuid != -1)", "user.loginuid"},
