@@ -149,9 +149,10 @@ const (
 	MarkHostile                      // the call is one that only something that hides would make
 	MarkSynthesised                  // the recorder derived the event (for example: a process that lived before recording)
 	MarkNoProcess                    // the process that did it could not be found: Proc is zero
+	MarkRefused                      // the sandbox (its filter, or the tracer in its place) refused the call: the kernel never saw it. A failed call without it failed in the kernel
 )
 
-var markNames = []string{"unverified", "truncated", "deleted", "detached", "raced", "argv-cut", "no-result", "anonymous", "hostile", "synthesised", "no-process"}
+var markNames = []string{"unverified", "truncated", "deleted", "detached", "raced", "argv-cut", "no-result", "anonymous", "hostile", "synthesised", "no-process", "refused"}
 
 // Names lists the marks that are set.
 func (m Mark) Names() []string {

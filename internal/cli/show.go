@@ -300,7 +300,11 @@ func unusual(n features.Notable) report.Unusual {
 		u.What = strings.TrimSpace(n.Special.Call + " " + n.Special.Detail)
 		u.By, u.Count, u.Failed = n.Special.Exe, n.Special.Count, n.Special.Errno != 0
 		if n.Special.Errno != 0 {
-			u.Why += " (" + bodycam.ErrnoName(n.Special.Errno) + ")"
+			by := ""
+			if n.Special.Refused {
+				by = " from the sandbox"
+			}
+			u.Why += " (" + bodycam.ErrnoName(n.Special.Errno) + by + ")"
 		}
 		return u
 	}

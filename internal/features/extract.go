@@ -168,7 +168,7 @@ func (x *Extractor) Add(e *bodycam.Event) {
 	default:
 		x.special(e)
 	}
-	if e.Failed() && (e.Errno == 1 || e.Type == bodycam.TypeDenied) {
+	if e.Marks&bodycam.MarkRefused != 0 {
 		x.f.Denied[e.Syscall()] += e.N()
 	}
 }
@@ -419,17 +419,17 @@ func (x *Extractor) special(e *bodycam.Event) {
 	if d == "" && e.Signal != 0 {
 		d = "signal " + strconv.Itoa(int(e.Signal))
 	}
-	f := x.f
+	f, refused := x.f, e.Marks&bodycam.MarkRefused != 0
 	last := len(f.Special) - 1
 	if last >= 0 {
-		if s := &f.Special[last]; s.Type == e.Type.String() && s.Call == e.Syscall() && s.Exe == e.Exe && s.Detail == d && s.Errno == e.Errno {
+		if s := &f.Special[last]; s.Type == e.Type.String() && s.Call == e.Syscall() && s.Exe == e.Exe && s.Detail == d && s.Errno == e.Errno && s.Refused == refused {
 			s.Count += e.N()
 			return
 		}
 	}
 	const most = 10_000
 	if len(f.Special) < most {
-		f.Special = append(f.Special, Special{Seq: e.Seq, Type: e.Type.String(), Call: e.Syscall(), Exe: e.Exe, Detail: d, Errno: e.Errno, Count: e.N()})
+		f.Special = append(f.Special, Special{Seq: e.Seq, Type: e.Type.String(), Call: e.Syscall(), Exe: e.Exe, Detail: d, Errno: e.Errno, Refused: refused, Count: e.N()})
 		return
 	}
 	f.SpecialMore += e.N()

@@ -18,7 +18,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 10
+const Version = 11
 
 // Action is what was done with a resource.
 type Action string
@@ -248,7 +248,9 @@ type Special struct {
 	Exe    string `json:"exe"`
 	Detail string `json:"detail"`
 	Errno  int32  `json:"errno,omitempty"`
-	Count  uint64 `json:"count"`
+	// Refused: by the sandbox; the kernel never saw it.
+	Refused bool   `json:"refused,omitempty"`
+	Count   uint64 `json:"count"`
 }
 
 // Get returns a resource, nil where the run didn't touch it.

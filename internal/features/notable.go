@@ -108,7 +108,10 @@ func specialRank(s *Special) (int, string) {
 	case "signal":
 		return 20, "signalled another process"
 	case "denied":
-		return 50, "refused by the sandbox"
+		if !s.Refused {
+			return 40, "refused by the kernel"
+		}
+		return 50, "refused"
 	}
 	return 0, ""
 }

@@ -651,6 +651,20 @@ func TestAttach(t *testing.T) {
 	if st, _ := p.Wait(); st.Code != 0 || out.String() != fmt.Sprintf("%d\n", unix.EDOM) || attached != p.HostPID() && p.HostPID() != 0 {
 		t.Errorf("%+v %q, attached to %d of %d", st, out.String(), attached, p.HostPID())
 	}
+	// What the tracer was to refuse is refused by nobody, and fails all the same.
+	out.Reset()
+	script := "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(libc.syscall(165, 0, 0, 0, 0, 0), ctypes.get_errno())"
+	goOn := func(pid int) error { return unix.Kill(pid, unix.SIGCONT) }
+	p, err = b.Start(t.Context(), Cmd{Argv: []string{"python3", "-c", script}, Env: []string{"PATH=/usr/bin"}, Stdout: &out, Attach: goOn, Refuses: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Wait(); out.String() != fmt.Sprintf("-1 %d\n", unix.ENOSYS) {
+		t.Errorf("a mount that its tracer was to refuse, without a tracer: %q", out.String())
+	}
+	if _, err := b.Start(t.Context(), Cmd{Argv: []string{"true"}, Refuses: true}); err == nil {
+		t.Error("nobody refuses what the box's filter does, and a command starts")
+	}
 	refused := errors.New("no tracer today")
 	_, err = b.Start(t.Context(), Cmd{Argv: []string{"sleep", "100"}, Env: []string{"PATH=/usr/bin"}, Attach: func(pid int) error { attached = pid; return refused }})
 	if !errors.Is(err, refused) {

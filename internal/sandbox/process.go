@@ -47,8 +47,11 @@ type Cmd struct {
 	// killed and Start fails.
 	Attach func(pid int) error
 	// Filter is one more seccomp program, installed after Attach and the box's own filter. Where the two disagree the
-	// stricter wins: a call that the box refuses never reaches the tracer.
+	// stricter wins: a call that the box refuses never reaches the tracer, unless Refuses says otherwise.
 	Filter []unix.SockFilter
+	// Refuses promises that the tracer itself refuses what the box's filter ([seccomp.Program]) does, and so gets to see it:
+	// such calls stop instead of failing. It needs Attach.
+	Refuses bool
 }
 
 // ExitStatus is how a command ended.
@@ -183,8 +186,11 @@ func (b *Box) startRequest(c Cmd) (*boxinit.Start, error) {
 	if len(c.Argv) == 0 {
 		return nil, errors.New("command without arguments")
 	}
-	r := &boxinit.Start{Group: c.Group, Seccomp: c.Seccomp, Rootless: b.rootless, Stop: c.Attach != nil, Filter: c.Filter,
+	r := &boxinit.Start{Group: c.Group, Seccomp: c.Seccomp, Rootless: b.rootless, Stop: c.Attach != nil, Filter: c.Filter, Traced: c.Refuses,
 		Stdin: c.Stdin != nil, Stdout: c.Stdout != nil, Stderr: c.Stderr != nil}
+	if c.Refuses && c.Attach == nil {
+		return nil, errors.New("nobody would refuse what the box's filter does: Refuses needs a tracer (Attach)")
+	}
 	if len(c.Filter) > unix.BPF_MAXINSNS {
 		return nil, fmt.Errorf("seccomp filter of %d instructions: the kernel takes at most %d", len(c.Filter), unix.BPF_MAXINSNS)
 	}

@@ -151,6 +151,26 @@ func DescribeSocket(e *bodycam.Event, family, typ, proto uint64) {
 	}
 }
 
+// SocketArgs reads the family and protocol back from what DescribeSocket made of them; the type is in Flags. ok is false where
+// the event is none of its.
+func SocketArgs(e *bodycam.Event) (family, proto uint64, ok bool) {
+	w := strings.Fields(e.Detail)
+	if len(w) < 4 || w[len(w)-2] != "protocol" {
+		return 0, 0, false
+	}
+	p, err := strconv.ParseInt(w[len(w)-1], 10, 32)
+	if err != nil {
+		return 0, 0, false
+	}
+	for f, name := range familyNames {
+		if name == w[0] {
+			return uint64(f), uint64(uint32(p)), true
+		}
+	}
+	f, err := strconv.ParseUint(w[1], 10, 32)
+	return f, uint64(uint32(p)), err == nil && w[0] == "family"
+}
+
 var ptraceNames = map[int32]string{
 	0: "PTRACE_TRACEME", 1: "PTRACE_PEEKTEXT", 2: "PTRACE_PEEKDATA", 3: "PTRACE_PEEKUSER", 4: "PTRACE_POKETEXT", 5: "PTRACE_POKEDATA",
 	6: "PTRACE_POKEUSER", 7: "PTRACE_CONT", 8: "PTRACE_KILL", 9: "PTRACE_SINGLESTEP", 12: "PTRACE_GETREGS", 13: "PTRACE_SETREGS",

@@ -18,7 +18,8 @@ type observer struct {
 	w       *store.Writer
 	offset  int64 // boot time to wall clock
 	each    func(*bodycam.Event)
-	uid     func(host uint32) uint32 // user ids as the sandbox knows them
+	uid     func(host uint32) uint32  // user ids as the sandbox knows them
+	refused func(*bodycam.Event) bool // by the sandbox's own filter
 	sensors []sensor.Sensor
 
 	mu      sync.Mutex
@@ -83,6 +84,9 @@ func (o *observer) sink(e *bodycam.Event) error {
 	}
 	if o.uid != nil && e.Proc.PID != 0 {
 		e.UID, e.GID = o.uid(e.UID), o.uid(e.GID)
+	}
+	if e.Errno != 0 && o.refused != nil && o.refused(e) {
+		e.Marks |= bodycam.MarkRefused
 	}
 	if e.Marks&bodycam.MarkTruncated != 0 {
 		e.Path, e.Path2 = cutPath(e.Path), cutPath(e.Path2)

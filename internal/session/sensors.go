@@ -8,6 +8,7 @@ import (
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
+	"github.com/bodycam-dev/bodycam/internal/sandbox/seccomp"
 	"github.com/bodycam-dev/bodycam/internal/sensor"
 	"github.com/bodycam-dev/bodycam/internal/sensor/bpf"
 	"github.com/bodycam-dev/bodycam/internal/sensor/names"
@@ -79,6 +80,9 @@ func (s *run) observe(ctx context.Context) error {
 	joiner := names.NewJoiner(s.obs.sink, names.JoinerOptions{Hosts: boxHosts()})
 	s.joiner.Store(joiner)
 	s.obs.uid = s.box.InsideUID
+	if s.obs.refused, err = refusals(s.plan.Seccomp); err != nil {
+		return err
+	}
 	if s.o.Unobserved {
 		s.obs.health = append(s.obs.health, bodycam.Health{Sensor: "kernel", Failed: "left out on request: this run is not observed"})
 		return nil
@@ -99,10 +103,14 @@ func (s *run) observe(ctx context.Context) error {
 		}
 	}
 	if c.ptrace {
-		p := ptrace.New(ptrace.Options{})
+		var o ptrace.Options
 		if c.cross {
-			sink = s.cross.tee(&s.cross.ptrace, nil) // the record is bpf's; this is held against it
+			// The record is bpf's, and this is held against it. What a tracer refuses has lost its number when bpf hears of it.
+			sink = s.cross.tee(&s.cross.ptrace, nil)
+		} else if o.Refuses, err = seccomp.Program(seccomp.Mode(s.plan.Seccomp)); err != nil {
+			return err
 		}
+		p := ptrace.New(o)
 		if err := s.obs.start(ctx, p, target, sink); err != nil {
 			return err
 		}
@@ -117,15 +125,15 @@ func (s *run) trace(cmd *sandbox.Cmd) {
 		return
 	}
 	cmd.Attach = s.tracer.Attach
-	cmd.Filter = s.tracer.ChildFilter()
+	cmd.Filter, cmd.Refuses = s.tracer.ChildFilter(), s.cross == nil
 }
 
-// blind names what a tracer can't see because the sandbox's own filter comes first.
+// blind names what a tracer beside the bpf sensor can't see because the sandbox's own filter comes first.
 func (s *run) blind(h []bodycam.Health) {
 	for i := range h {
-		if h[i].Sensor == "ptrace" && s.plan.Seccomp == string(sandbox.SeccompStrict) {
+		if h[i].Sensor == "ptrace" && s.cross != nil {
 			h[i].Blind = append(h[i].Blind, bodycam.Blind{What: "refused-calls", Inherent: true,
-				Why: "calls that the sandbox's seccomp filter refuses don't reach a tracer: attempts at them are not in the record"})
+				Why: "calls that the sandbox's seccomp filter refuses don't reach the tracer, the bpf sensor alone records them"})
 		}
 	}
 }

@@ -379,6 +379,9 @@ func prepareChild(s *Start, files []*os.File) (*child, *os.File, error) {
 		null.Close()
 		return nil, nil, err
 	}
+	if s.Traced {
+		prog = seccomp.Traced(prog)
+	}
 	if len(prog) > 0 {
 		c.hasBPF, c.filter = true, unix.SockFprog{Len: uint16(len(prog)), Filter: &prog[0]}
 	}

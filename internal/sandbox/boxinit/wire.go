@@ -89,6 +89,7 @@ type Start struct {
 	Rootless      bool
 	Stop          bool              // stop before Filter and exec
 	Filter        []unix.SockFilter // installed last
+	Traced        bool              // what Seccomp refuses stops for the tracer, which refuses it ([seccomp.Traced])
 }
 
 // Unpack extracts the tar stream of its one file, a pipe, below a directory.

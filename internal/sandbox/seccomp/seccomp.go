@@ -5,6 +5,7 @@ package seccomp
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -134,6 +135,19 @@ func Program(mode Mode) ([]unix.SockFilter, error) {
 		prog = append(prog, jump(unix.BPF_JSET, x32Bit, 0, 1), retErrno(unix.ENOSYS))
 	}
 	return append(prog, native...), nil
+}
+
+// Traced is a program for a process whose tracer answers in its place: what the program refuses stops the process instead, for
+// a tracer that evaluates the program itself and refuses the same. Without a tracer such a call fails with ENOSYS, so nothing
+// is allowed that was not.
+func Traced(prog []unix.SockFilter) []unix.SockFilter {
+	out := slices.Clone(prog)
+	for i := range out {
+		if ins := &out[i]; ins.Code == unix.BPF_RET|unix.BPF_K && ins.K&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO {
+			ins.K = unix.SECCOMP_RET_TRACE
+		}
+	}
+	return out
 }
 
 // compatProgram is for the 32-bit calls of the same machine, in observe mode.

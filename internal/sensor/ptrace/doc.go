@@ -37,6 +37,12 @@
 // unprivileged recorder PR_SET_DUMPABLE 0 is answered without effect. With [Options.Deny], calls are refused and
 // recorded as [bodycam.TypeDenied]; a seccomp filter that refuses them itself would hide the attempt.
 //
+// So would a sandbox's own filter. With [Options.Refuses] the sandbox lets the calls that it refuses stop, and the sensor
+// refuses them in its place, with the same errno (refuse.go says why that can't be raced or talked out of). Without a tracer
+// such a call fails with ENOSYS. All that is refused for the sandbox or for the recorder's sake has [bodycam.MarkRefused].
+// Beside the bpf sensor (a cross-check) the sandbox's filter answers itself: a call that a tracer has refused has no number
+// any more when bpf hears of its end.
+//
 // A program may install seccomp filters of its own. What they refuse never reaches the recorder; that there is such a
 // filter is recorded ([bodycam.TypePrctl]). The x32 interface is answered with ENOSYS.
 //

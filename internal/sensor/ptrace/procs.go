@@ -235,7 +235,7 @@ func (t *task) at(c *call, typ bodycam.Type, tid int, signal int32) *pending {
 // refuse makes a call aimed at the recorder fail.
 func (t *task) refuse(e *bodycam.Event) {
 	e.Errno = int32(unix.EPERM)
-	e.Marks |= bodycam.MarkHostile
+	e.Marks |= bodycam.MarkHostile | bodycam.MarkRefused
 	t.answer(-int64(unix.EPERM))
 	t.s.emit(e)
 }
@@ -356,8 +356,8 @@ func onPrctl(t *task, c *call) *pending {
 // onSeccomp refuses a listener: with it a process could wave its own calls past the recorder's filter. It says so as
 // the kernel would if there were a listener already.
 func onSeccomp(t *task, c *call) *pending {
-	if c.args[0] != unix.SECCOMP_SET_MODE_FILTER && c.args[0] != unix.SECCOMP_SET_MODE_STRICT {
-		return nil
+	if op := uint32(c.args[0]); op != unix.SECCOMP_SET_MODE_FILTER && op != unix.SECCOMP_SET_MODE_STRICT {
+		return nil // the kernel takes the low half alone
 	}
 	if c.args[1]&unix.SECCOMP_FILTER_FLAG_NEW_LISTENER != 0 {
 		t.deny(c, bodycam.TypeDenied, bodycam.MarkHostile, unix.EBUSY)

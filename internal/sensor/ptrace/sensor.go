@@ -22,11 +22,16 @@ type Options struct {
 	// Deny names system calls that are refused with EPERM and recorded as [bodycam.TypeDenied]. Only calls that
 	// the sensor knows can be named.
 	Deny []string
+	// Refuses is the seccomp program of a sandbox whose refusals the sensor is to see: the sandbox installs it with every
+	// RET_ERRNO turned into a RET_TRACE, and the sensor, which evaluates it over each call that stops, refuses what it refuses.
+	// The calls are recorded as attempts, with [bodycam.MarkRefused]. Empty: nothing is refused but Deny.
+	Refuses []unix.SockFilter
 }
 
 // Sensor observes processes with ptrace.
 type Sensor struct {
 	deny  map[string]bool
+	box   []unix.SockFilter // Options.Refuses
 	byNR  [2]map[int32]*def // amd64, i386
 	self  bodycam.Proc      // the recorder
 	pidNS string            // the recorder's pid namespace
@@ -57,7 +62,7 @@ var _ sensor.Sensor = (*Sensor)(nil)
 func New(o Options) *Sensor {
 	s := &Sensor{
 		deny: make(map[string]bool), procs: make(map[int32]*process), tasks: make(map[int]*task), last: make(map[int32]uint64),
-		blind: make(map[string]*bodycam.Blind), running: make(map[*tree]struct{}),
+		blind: make(map[string]*bodycam.Blind), running: make(map[*tree]struct{}), box: o.Refuses,
 	}
 	for _, n := range o.Deny {
 		s.deny[n] = true
@@ -94,6 +99,9 @@ func (s *Sensor) Start(ctx context.Context, t sensor.Target, sink sensor.Sink) e
 		if !known[n] {
 			return fmt.Errorf("starting the ptrace sensor: can't deny %q: no such call is known to it", n)
 		}
+	}
+	if err := checkProgram(s.box); err != nil {
+		return fmt.Errorf("starting the ptrace sensor: the sandbox's filter: %w", err)
 	}
 	st, err := readStat(os.Getpid())
 	if err != nil {

@@ -130,12 +130,15 @@ func (t *task) refuseX32(c *call) {
 	t.answer(-int64(unix.ENOSYS))
 	if c.def == nil {
 		e := t.event(bodycam.TypeDenied, c)
-		e.Errno, e.Marks, e.Detail = int32(unix.ENOSYS), bodycam.MarkHostile, "x32"
+		e.Errno, e.Marks, e.Detail = int32(unix.ENOSYS), bodycam.MarkHostile|bodycam.MarkRefused, "x32"
 		t.s.emit(e)
 		return
 	}
 	if p := c.def.on(t, c); p != nil {
 		p.call = c
+		if p.ev != nil {
+			p.ev.Marks |= bodycam.MarkRefused
+		}
 		t.leave(p, -int64(unix.ENOSYS))
 	}
 }
@@ -188,7 +191,7 @@ func (t *task) abandon() {
 // deny refuses the call that the task is about to make, and records the attempt.
 func (t *task) deny(c *call, typ bodycam.Type, m bodycam.Mark, errno unix.Errno) {
 	e := t.event(typ, c)
-	e.Errno, e.Marks, e.Detail = int32(errno), m, c.def.name
+	e.Errno, e.Marks, e.Detail = int32(errno), m|bodycam.MarkRefused, c.def.name
 	t.answer(-int64(errno))
 	t.s.emit(e)
 }
@@ -196,11 +199,18 @@ func (t *task) deny(c *call, typ bodycam.Type, m bodycam.Mark, errno unix.Errno)
 // answer makes the call that the task is about to make not happen, with this result.
 func (t *task) answer(ret int64) {
 	var r unix.PtraceRegs
-	if getRegs(t.tid, &r) == nil {
+	err := getRegs(t.tid, &r)
+	if err == nil {
 		r.Orig_rax, r.Rax = ^uint64(0), uint64(ret)
-		_ = setRegs(t.tid, &r)
+		err = setRegs(t.tid, &r)
+	}
+	if err != nil { // it is being killed already; were it not, the call must not be made
+		t.kill()
 	}
 }
+
+// kill ends the task's process.
+func (t *task) kill() { _ = unix.Kill(int(t.p.id.PID), unix.SIGKILL) }
 
 // read reads n bytes of the task's memory, or fewer where it ends.
 func (t *task) read(addr uint64, n int) ([]byte, error) {

@@ -182,13 +182,20 @@ func (tr *tree) listen(t *task) { _ = ptrace(unix.PTRACE_LISTEN, t.tid, 0, 0) }
 
 // entry handles a stop of the seccomp filter: a call is about to be made.
 func (tr *tree) entry(t *task) {
-	if tr.getInfo(t.tid) && tr.info.op == opSeccomp {
-		switch c := tr.decode(t); {
-		case c.abi == bodycam.ABIX32:
-			t.refuseX32(c)
-		case c.def != nil:
-			t.enter(c)
-		}
+	if !tr.getInfo(t.tid) || tr.info.op != opSeccomp {
+		t.kill() // what it is about to do isn't known, and must not be done where it is to be refused
+		tr.resume(t, 0)
+		return
+	}
+	c := tr.decode(t)
+	errno := t.s.refuses(c, tr.info.arch)
+	switch {
+	case c.abi == bodycam.ABIX32:
+		t.refuseX32(c)
+	case errno != 0:
+		t.refused(c, errno)
+	case c.def != nil:
+		t.enter(c)
 	}
 	tr.resume(t, 0)
 }
