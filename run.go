@@ -31,6 +31,7 @@ type Run struct {
 	Windows     []WindowSpan  `json:"windows,omitempty"`
 	Outcome     Outcome       `json:"outcome"`
 	Sensors     []Health      `json:"sensors,omitempty"`
+	Guard       *Guarded      `json:"guard,omitempty"` // nil: no rule of mode deny was about files or programs
 	Complete    Completeness  `json:"completeness"`
 	Counts      RunCounts     `json:"counts"`
 	Unlinked    []UnlinkedRef `json:"unlinked,omitempty"`
@@ -117,6 +118,14 @@ type WindowSpan struct {
 	Name   string `json:"name,omitempty"` // of a probe's window: the probe
 	From   uint64 `json:"from"`
 	To     uint64 `json:"to,omitempty"`
+}
+
+// Guarded counts what the kernel asked the recorder about before it let a call through, for rules of mode deny.
+type Guarded struct {
+	Asked     uint64  `json:"asked"` // opens and executions
+	Refused   uint64  `json:"refused"`
+	Mounts    int     `json:"mounts"`     // of the sandbox
+	SlowestMS float64 `json:"slowest_ms"` // the longest that a call waited for the decision
 }
 
 // The statuses of an outcome.

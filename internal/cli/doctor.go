@@ -62,6 +62,7 @@ func examine(ctx context.Context) []checkup {
 	for _, c := range sandbox.Available(ctx) {
 		list = append(list, checkup{Group: "sandbox", Name: c.Name, OK: c.OK, Why: c.Why, Need: c.Name == "sandbox"})
 	}
+	list = append(list, guardCheckup())
 	for _, name := range harness.Names() {
 		h, err := harness.Get(name)
 		if err != nil {

@@ -27,16 +27,18 @@ type alertFlags struct {
 
 // live judges a run's events as they come.
 type live struct {
-	run    string
-	plan   *kind.Plan
-	opts   security.Options
-	a      *security.Analyser // nil until the sandbox is ready
-	denies bool               // some rule does
-	denial denial
-	procs  bodycam.Processes
-	stopOn gate
-	lines  chan alertLine
-	ended  chan struct{}
+	run  string
+	plan *kind.Plan
+	opts security.Options
+	a    *security.Analyser // nil until the sandbox is ready
+	// denies and guards tell that some rule of mode deny is about hosts, and that some is about files or programs.
+	denies, guards bool
+	exe, user      bool // what the latter ask of the process
+	denial         denial
+	procs          bodycam.Processes
+	stopOn         gate
+	lines          chan alertLine
+	ended          chan struct{}
 
 	mu      sync.Mutex
 	dropped int   // alerts that came faster than they could be handed on
@@ -75,14 +77,16 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 	if o.Suppressions, err = suppressions(p); err != nil {
 		return nil, usage("%w", err)
 	}
-	set, err := liveRules(o.Policy, p)
+	set, _, err := liveRules(o.Policy, p)
 	if err != nil {
 		return nil, err
 	}
 	if !show && f.webhook == "" && stopOn.never && !hasMode(set, rules.ModeStop) && !hasMode(set, rules.ModeDeny) {
 		return nil, nil
 	}
-	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{}), denies: hasMode(set, rules.ModeDeny)}
+	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{})}
+	l.denies, l.guards = denies(set)
+	l.exe, l.user = needs(set)
 	var out io.Writer
 	if show {
 		out = to
@@ -96,17 +100,23 @@ func (l *live) ready(info *bodycam.Run) error {
 	decoys := l.opts.Policy.Decoys
 	l.opts.Policy = securityPolicy(info, l.plan)
 	l.opts.Policy.Decoys = decoys
-	var err error
-	if l.opts.Rules, err = liveRules(l.opts.Policy, l.plan); err != nil {
+	set, further, err := liveRules(l.opts.Policy, l.plan)
+	if err != nil {
 		return err
 	}
+	l.opts.Rules = set
 	if l.a, err = security.New(l.opts); err != nil {
 		return err
 	}
-	if l.denies {
-		return l.denial.begin(l.opts)
+	if l.denies || l.guards {
+		return l.denial.begin(l.opts, further)
 	}
 	return nil
+}
+
+// guard asks the rules about opens and executions.
+func (l *live) guard() *session.Guard {
+	return &session.Guard{Wants: l.denial.wants, Named: l.denial.named, Refuse: l.denial.refuseFile, Exe: l.exe, User: l.user}
 }
 
 // watch judges an event and returns why the run must be stopped, "" where it goes on. It never waits.

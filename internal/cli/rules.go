@@ -59,11 +59,14 @@ func ruleFilesSet(files []string, builtin bool) (*rules.Set, error) {
 	if builtin {
 		load = security.Load
 	}
-	set, err := load(security.Policy{}, rules.Options{CanDeny: canDeny}, further...)
+	set, err := load(security.Policy{}, rules.Options{CanDeny: keeps("").can}, further...)
 	if err != nil {
 		return nil, usage("%w", err)
 	}
-	return set, nil
+	if builtin {
+		err = reachable(set, security.Policy{}, further)
+	}
+	return set, err
 }
 
 // ruleLine is a rule as `rules list --json` prints it.

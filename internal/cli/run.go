@@ -234,6 +234,9 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		if judge.denies {
 			o.Refuse = judge.denial.refuse
 		}
+		if judge.guards {
+			o.Guard = judge.guard()
+		}
 	}
 	if err := o.Prepare(ctx); err != nil {
 		if errors.Is(err, session.ErrEnvironment) {

@@ -85,6 +85,15 @@ type context struct {
 	*rules.Table
 	opts *Options
 	task *taskText
+	// waiting is the process whose call waits to be let, as far as it is known.
+	waiting rules.Process
+}
+
+func (c *context) Process(id bodycam.Proc) *rules.Process {
+	if id == c.waiting.ID && id.PID != 0 {
+		return &c.waiting
+	}
+	return c.Table.Process(id)
 }
 
 func (c *context) Row(e *bodycam.Event) *bodycam.Row {
@@ -241,12 +250,21 @@ func harnessOf(programs []string) func(*rules.Process) bool {
 // hide it.
 func (a *Analyser) Name(dev, ino uint64, path string) { a.ctx.Name(dev, ino, path) }
 
+// Dropped counts names and processes that there was no room for.
+func (a *Analyser) Dropped() uint64 { return a.ctx.Dropped }
+
 // Event judges an event and returns the alerts that it causes.
 func (a *Analyser) Event(e *bodycam.Event) []Alert {
 	var out []Alert
 	a.calls.refused(e)
+	refused := e.RefusedBy() != ""
 	for _, m := range a.engine.Event(e) {
-		out = append(out, a.add(e, m))
+		if !refused || m.Rule.Mode != rules.ModeDeny {
+			out = append(out, a.add(e, m))
+		}
+	}
+	if refused {
+		out = append(out, a.refused(e)...)
 	}
 	for _, hit := range a.decoys.event(e, a.ctx.Process(e.Proc)) {
 		out = append(out, a.addDecoy(e, hit))
@@ -257,9 +275,62 @@ func (a *Analyser) Event(e *bodycam.Event) []Alert {
 var decoyRule = rules.Rule{Name: "Decoy value used", Class: "credentials", Priority: rules.Critical, Tags: []string{"credentials", "decoy", "exfiltration"},
 	Desc: "A decoy's unique value was seen where only something that read it can have put it."}
 
+// refused judges a call that the recorder refused as the call that it would have been: a rule that finds what was done
+// finds what was tried.
+func (a *Analyser) refused(e *bodycam.Event) (out []Alert) {
+	tried := *e
+	tried.Errno = 0
+	if e.Type == bodycam.TypeExec { // it was judged as the process that it would have become
+		a.ctx.waiting = rules.Process{}
+		if p := a.ctx.Process(e.Proc); p != nil {
+			a.ctx.waiting = *p
+		}
+		tried.Proc.Start++ // a process of its own
+		a.ctx.waiting.ID, a.ctx.waiting.Exe = tried.Proc, e.Path
+	}
+	matches := a.engine.Would(&tried)
+	tried.Proc = e.Proc
+	by := e.RefusedBy()
+	for _, m := range matches {
+		if m.Rule.Mode == rules.ModeDeny {
+			out = append(out, a.addRefused(&tried, m, strings.TrimSuffix(a.engine.Sentence(m), ": SUCCESS")))
+			if m.Rule.Name == by {
+				by = ""
+			}
+		}
+	}
+	// What the recorder knew the file by isn't in the record: a name that it had before the run, a call whose flags
+	// nobody knew for sure.
+	for _, r := range a.set.List() {
+		if by == r.Name && r.Mode == rules.ModeDeny && r.Enabled {
+			title := fmt.Sprintf("%s opened %s", a.exe(e), e.Path)
+			if e.Type == bodycam.TypeExec {
+				title = e.Path + " was executed"
+			}
+			out = append(out, a.addRefused(&tried, rules.Match{Rule: &r, Event: &tried, Confidence: 1, Count: e.N()}, title))
+		}
+	}
+	return out
+}
+
+func (a *Analyser) addRefused(tried *bodycam.Event, m rules.Match, title string) Alert {
+	key := groupKey{m.Rule.Name, subject(m.Rule, tried), a.exe(tried) + "\x00refused"}
+	if g := a.group(&key, m.Rule); g != nil {
+		return a.again(g, tried, m)
+	}
+	f := a.finding(tried, m)
+	f.Title = clip(bodycam.Printable(title)) + ", which the recorder refused"
+	f.Detail += " The recorder refused the call."
+	a.opts.suppress(&f)
+	return a.first(key, m.Rule, f)
+}
+
 // Denies returns the rule of mode deny that an event would make true, "" where there is none. The event isn't taken in:
-// it is of a call that waits to be let.
+// it is of a call that waits to be let. Of its process the program is taken from the event.
 func (a *Analyser) Denies(e *bodycam.Event) string {
+	if e.Type == bodycam.TypeOpen || e.Type == bodycam.TypeExec {
+		a.ctx.waiting = rules.Process{ID: e.Proc, Exe: e.Exe}
+	}
 	for _, m := range a.engine.Would(e) {
 		if m.Rule.Mode == rules.ModeDeny {
 			return m.Rule.Name

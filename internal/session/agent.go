@@ -32,6 +32,9 @@ func (s *run) agent(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrEnvironment, err)
 		}
 	}
+	if err := s.beginGuard(); err != nil {
+		return fmt.Errorf("%w: %w", ErrEnvironment, err)
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	s.obs.mu.Lock()

@@ -139,6 +139,8 @@ func (s *run) settle(ctx context.Context) error {
 		}
 		health = append(health, s.proxy.Health())
 	}
+	guarded, h := s.guards.account()
+	health = append(health, h...)
 	errs = append(errs, s.w.Sync(ctx), s.rows())
 	s.blind(health)
 	if n := s.obs.before; n > 0 {
@@ -149,6 +151,7 @@ func (s *run) settle(ctx context.Context) error {
 	}
 	s.update(func(r *bodycam.Run) {
 		r.Sensors, r.Complete, r.Windows = health, bodycam.Assess(health), s.obs.spans()
+		r.Guard = guarded
 	})
 	return distinct(errs)
 }

@@ -20,6 +20,7 @@ type observer struct {
 	each    func(*bodycam.Event)
 	uid     func(host uint32) uint32  // user ids as the sandbox knows them
 	refused func(*bodycam.Event) bool // by the sandbox's own filter
+	guard   *guarding                 // nil: the kernel asks nobody
 	sensors []sensor.Sensor
 
 	mu      sync.Mutex
@@ -87,6 +88,9 @@ func (o *observer) sink(e *bodycam.Event) error {
 	}
 	if e.Errno != 0 && o.refused != nil && o.refused(e) {
 		e.Marks |= bodycam.MarkRefused
+	}
+	if o.guard != nil {
+		o.guard.attribute(e)
 	}
 	if e.Marks&bodycam.MarkTruncated != 0 {
 		e.Path, e.Path2 = cutPath(e.Path), cutPath(e.Path2)

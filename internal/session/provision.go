@@ -53,6 +53,12 @@ func (s *run) provision(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.o.Guard != nil {
+		if err := s.newGuard(); err != nil {
+			return err
+		}
+		c.Keep = append(c.Keep, s.guards.g.File())
+	}
 	began := time.Now()
 	if s.box, err = sandbox.Create(ctx, c); err != nil {
 		return err

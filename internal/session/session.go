@@ -61,6 +61,8 @@ type Options struct {
 	// Refuse is asked before the proxy passes on what an event says (a name to look up, a connection, a name in it); it
 	// returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
 	Refuse func(*bodycam.Event) string
+	// Guard is asked before the sandbox opens a file or executes a program. Nil: nobody is, and nothing waits.
+	Guard *Guard
 	// Secrets are credentials that the agent uses and never has.
 	Secrets []Secret
 	// Decoys are planted before the agent starts.
@@ -116,6 +118,7 @@ type run struct {
 	party    *delegation.Party // the recorder's side of delegations; nil: it takes part in none
 	asserted atomic.Int64      // requests that came with what is no receipt
 
+	guards         *guarding // nil: the kernel asks nobody
 	proxy          *names.Proxy
 	stopProxy      func() error // ends the proxy and waits until all it saw was delivered
 	joiner         atomic.Pointer[names.Joiner]
