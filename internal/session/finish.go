@@ -129,6 +129,7 @@ func (s *run) settle(ctx context.Context) error {
 			s.note("%d event(s) of the egress proxy have no process", n)
 		}
 	}
+	errs = append(errs, s.obs.unfold())
 	s.obs.enter(bodycam.WindowNone)
 	health := s.obs.health
 	if s.proxy != nil {

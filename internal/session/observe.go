@@ -21,6 +21,7 @@ type observer struct {
 	uid     func(host uint32) uint32  // user ids as the sandbox knows them
 	refused func(*bodycam.Event) bool // by the sandbox's own filter
 	guard   *guarding                 // nil: the kernel asks nobody
+	folder  folder                    // of repeats that the sensors report one by one
 	sensors []sensor.Sensor
 
 	mu      sync.Mutex
@@ -98,6 +99,14 @@ func (o *observer) sink(e *bodycam.Event) error {
 	if e.Window == bodycam.WindowNone {
 		e.Window = o.windowAt(e.Boot)
 	}
+	if taken, err := o.folder.take(e, o.write); taken || err != nil {
+		return err
+	}
+	return o.write(e)
+}
+
+// write puts an event into the record and tells the listener.
+func (o *observer) write(e *bodycam.Event) error {
 	if err := o.w.Event(e); err != nil {
 		o.failLocked(err)
 		return err
@@ -107,6 +116,16 @@ func (o *observer) sink(e *bodycam.Event) error {
 		o.each(e)
 	}
 	return nil
+}
+
+// unfold writes what was counted and not told yet, once the sensors have ended.
+func (o *observer) unfold() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return nil // told already
+	}
+	return o.folder.flush(o.write, nil)
 }
 
 // cutPath shows that a path's beginning is missing: its tail must not pass for an absolute path.
