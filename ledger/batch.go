@@ -58,7 +58,6 @@ func (b *Batch) Add(event []byte) {
 	}
 	if need > cap(b.buf) {
 		grown := newChunk(2 * need)
-		grown.salts = b.ch.salts
 		buf := append(grown.payRoom[:0], b.buf...)
 		clear(b.buf) // not encrypted yet
 		b.ch, b.buf = grown, buf
@@ -146,22 +145,17 @@ func (b *Batch) prepare() (*prepared, error) {
 
 // commit computes the batch's commitment.
 func (b *Batch) commit(form Form, saltKey, body []byte) (Hash, error) {
-	var salts []byte
-	if saltKey != nil {
-		var err error
-		if b.ch.salts, err = eventSalts(saltKey, b.count, b.ch.salts); err != nil {
-			return Hash{}, err
-		}
-		salts = b.ch.salts
-		defer clear(salts)
+	h, err := newEventHasher(form, saltKey)
+	if err != nil {
+		return Hash{}, err
 	}
-	h := newEventHasher(form, salts)
+	defer h.wipe()
 	var tree merkle.Range
 	leaf := make([]byte, 1, 1+groupSize*sha256.Size) // 0 ‖ the digests of a group
 	for i := range b.count {
 		n, size := binary.Uvarint(body)
 		end := size + int(n)
-		leaf = h.append(leaf, i, body[size:end])
+		leaf = h.append(leaf, body[size:end])
 		body = body[end:]
 		if len(leaf) == cap(leaf) || i == b.count-1 {
 			tree.Append(sha256.Sum256(leaf))
@@ -189,46 +183,63 @@ func (b *Batch) handOver(p *prepared) {
 	b.ch = nil
 }
 
-// eventSalts returns the salts of a batch's events, saltSize bytes each: the AES-256-CTR key stream, from block 0, of
-// the manifest's salt key. It uses room where that is large enough.
-func eventSalts(key []byte, n int, room []byte) ([]byte, error) {
+// eventSalts is the stream of the salts of a batch's events, saltSize bytes each: the AES-256-CTR key stream, from
+// block 0, of the manifest's salt key.
+func eventSalts(key []byte) (cipher.Stream, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
 	}
-	salts := slices.Grow(room[:0], n*saltSize)[:n*saltSize]
-	clear(salts)
 	var iv [aes.BlockSize]byte
-	cipher.NewCTR(block, iv[:]).XORKeyStream(salts, salts)
-	return salts, nil
+	return cipher.NewCTR(block, iv[:]), nil
 }
 
-// eventHasher computes the digests of a batch's events.
+// eventHasher computes the digests of a batch's events, from the first on.
 type eventHasher struct {
 	form   Form
-	salts  []byte // nil: unsalted
+	stream cipher.Stream // nil: unsalted
+	salts  [groupSize * saltSize]byte
+	left   []byte // of salts
 	hash   hash.Hash
 	prefix [1 + saltSize]byte
 }
 
-func newEventHasher(form Form, salts []byte) *eventHasher {
-	return &eventHasher{form: form, salts: salts, hash: sha256.New()}
+// newEventHasher begins with event 0. saltKey is nil where events aren't salted.
+func newEventHasher(form Form, saltKey []byte) (*eventHasher, error) {
+	h := &eventHasher{form: form, hash: sha256.New()}
+	var err error
+	if saltKey != nil {
+		h.stream, err = eventSalts(saltKey)
+	}
+	return h, err
 }
 
-// append appends the digest of event i.
-func (h *eventHasher) append(b []byte, i int, event []byte) []byte {
+func (h *eventHasher) wipe() {
+	clear(h.salts[:])
+	clear(h.prefix[:])
+}
+
+// append appends the digest of the next event.
+func (h *eventHasher) append(b, event []byte) []byte {
 	h.hash.Reset()
-	h.hash.Write(appendEventPrefix(h.prefix[:0], h.form, saltOf(h.salts, i)))
+	h.hash.Write(appendEventPrefix(h.prefix[:0], h.form, h.salt()))
 	h.hash.Write(event)
 	return h.hash.Sum(b)
 }
 
-// saltOf is the salt of event i, nil where there are none.
-func saltOf(salts []byte, i int) []byte {
-	if salts == nil {
+// salt is the salt of the next event, nil where there are none.
+func (h *eventHasher) salt() []byte {
+	if h.stream == nil {
 		return nil
 	}
-	return salts[i*saltSize : (i+1)*saltSize : (i+1)*saltSize]
+	if len(h.left) == 0 {
+		clear(h.salts[:])
+		h.stream.XORKeyStream(h.salts[:], h.salts[:])
+		h.left = h.salts[:]
+	}
+	salt := h.left[:saltSize]
+	h.left = h.left[saltSize:]
+	return salt
 }
 
 // appendEventPrefix appends what is hashed in front of an event.
@@ -306,17 +317,14 @@ func verifyEvent(form Form, digest Hash, index, count uint64, proof []Hash, comm
 
 // eventDigests are the digests of a batch's events.
 func eventDigests(form Form, m *manifest, events [][]byte) ([]Hash, error) {
-	var salts []byte
-	if m.salt != nil {
-		var err error
-		if salts, err = eventSalts(m.salt, len(events), nil); err != nil {
-			return nil, err
-		}
+	h, err := newEventHasher(form, m.salt)
+	if err != nil {
+		return nil, err
 	}
-	h := newEventHasher(form, salts)
+	defer h.wipe()
 	digests := make([]Hash, len(events))
 	for i, e := range events {
-		h.append(digests[i][:0], i, e)
+		h.append(digests[i][:0], e)
 	}
 	return digests, nil
 }

@@ -406,11 +406,9 @@ func (d *discloser) item(rec *ReadRecord, what *Disclose) (*BundleItem, error) {
 		}
 	}
 	sort.Ints(index)
-	var salts []byte
-	if o.m.salt != nil {
-		if salts, err = eventSalts(o.m.salt, len(events), nil); err != nil {
-			return nil, err
-		}
+	salts, err := o.salts(len(events))
+	if err != nil {
+		return nil, err
 	}
 	leaves := eventLeaves(rec.Form, digests)
 	it.Events = []BundleEvent{}
@@ -419,9 +417,27 @@ func (d *discloser) item(rec *ReadRecord, what *Disclose) (*BundleItem, error) {
 		if err != nil {
 			return nil, err
 		}
-		it.Events = append(it.Events, BundleEvent{Index: uint64(i), Salt: saltOf(salts, i), Event: events[i], Proof: proof})
+		e := BundleEvent{Index: uint64(i), Event: events[i], Proof: proof}
+		if salts != nil {
+			e.Salt = salts[i*saltSize : (i+1)*saltSize : (i+1)*saltSize]
+		}
+		it.Events = append(it.Events, e)
 	}
 	return it, nil
+}
+
+// salts are those of a batch's n events, nil where there are none.
+func (o *opened) salts(n int) ([]byte, error) {
+	if o.m.salt == nil {
+		return nil, nil
+	}
+	stream, err := eventSalts(o.m.salt)
+	if err != nil {
+		return nil, err
+	}
+	salts := make([]byte, n*saltSize)
+	stream.XORKeyStream(salts, salts)
+	return salts, nil
 }
 
 func (d *discloser) payload(it *BundleItem, rec *ReadRecord, o *opened) error {

@@ -19,9 +19,8 @@ type chunk struct {
 	weight    int    // bytes that it will take, about
 	payRoom   []byte // where pay begins
 	logRoom   []byte
-	salts     []byte // room for those of a batch
-	oversized bool   // made for one big payload
-	batch     bool   // a batch's own: nothing else comes into it
+	oversized bool // made for one big payload
+	batch     bool // a batch's own: nothing else comes into it
 }
 
 // job is a record that is to be encrypted and chained, or a border between epochs.

@@ -89,7 +89,7 @@ func TestBundleOpensNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		salts, err := eventSalts(o.m.salt, len(events), nil)
+		salts, err := o.salts(len(events))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -188,17 +188,21 @@ const wrapWeight = 4 << 10
 // newGroup begins a new group with the open epoch. The lock is held, but for a writer that nobody has yet.
 func (w *Writer) newGroup() {
 	w.group.wipe()
-	w.group = group{from: w.number, secrets: make([][]byte, max(w.opts.perWrap, 1))}
-	for i := range w.group.secrets {
-		w.group.secrets[i] = randomBytes(keySize)
+	all := randomBytes(max(w.opts.perWrap, 1) * keySize)
+	w.group = group{from: w.number, secrets: make([][]byte, 0, len(all)/keySize)}
+	for secret := range slices.Chunk(all, keySize) {
+		w.group.secrets = append(w.group.secrets, secret)
 	}
 }
 
 // clone is the committer's copy.
 func (g *group) clone() *group {
-	c := &group{from: g.from, secrets: slices.Clone(g.secrets)}
-	for i, s := range c.secrets {
-		c.secrets[i] = slices.Clone(s)
+	c := &group{from: g.from, secrets: make([][]byte, 0, len(g.secrets))}
+	room := make([]byte, 0, len(g.secrets)*keySize)
+	for _, s := range g.secrets {
+		n := len(room)
+		room = append(room, s...)
+		c.secrets = append(c.secrets, room[n:])
 	}
 	return c
 }

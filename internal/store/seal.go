@@ -66,7 +66,7 @@ func newSealer(dir string, s *Sealing) (*sealer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("beginning the ledger: %w", err)
 	}
-	return &sealer{log: log, only: s.Only, batch: log.NewBatch()}, nil
+	return &sealer{log: log, only: s.Only, batch: log.NewBatch(), scratch: make([]byte, 0, ledger.MaxInline)}, nil
 }
 
 // event adds an encoded event to the batch.

@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -216,7 +217,7 @@ func whole(dir string, plain bool) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	var buf []byte
+	buf := make([]byte, 0, 64<<10)
 	ctx := context.Background()
 	return &run{
 		add: func(i int, s *sample) error {
@@ -302,6 +303,7 @@ func (res *SpeedResult) sizes(ctx context.Context, n, seeds int, lines [][]byte)
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			lat[i] = slices.Grow(lat[i], n)
 			took, bytes, err := measure(&configs[i], s, &lat[i])
 			if err != nil {
 				return fmt.Errorf("%s: %w", configs[i].name, err)
@@ -346,6 +348,7 @@ func measure(c *config, s *sample, lat *[]time.Duration) (took time.Duration, by
 		return 0, 0, err
 	}
 	n := s.n
+	runtime.GC() // what the configuration before left behind isn't this one's to clear away
 	begin := time.Now()
 	last := begin
 	for i := range n {
