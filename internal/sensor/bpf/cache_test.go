@@ -41,6 +41,34 @@ func TestCacheIsGivenOnEmpty(t *testing.T) {
 	}
 }
 
+// A thread that executes a program goes on under its leader's id; what it did under its own is told all the same.
+func TestCacheOfThreadThatExecutes(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/usr/bin/python3", "-c", `
+import os, sys, threading
+def run():
+    fd = os.open(sys.argv[1], os.O_RDONLY)
+    os.read(fd, 100)
+    os.execv("/bin/true", ["true"])
+t = threading.Thread(target=run)
+t.start()
+t.join()`, name)
+	var c sensortest.Collector
+	complete(t, observed(t, Options{}, cmd, c.Sink))
+	var read uint64
+	for _, e := range c.Events() {
+		if e.Type == bodycam.TypeClose && e.Path == name {
+			read += e.BytesRead
+		}
+	}
+	if read != 100 {
+		t.Errorf("%d bytes read, want 100", read)
+	}
+}
+
 // More tasks than the kernel side keeps caches for are recorded all the same.
 func TestMoreTasksThanCaches(t *testing.T) {
 	const tasks = 1200

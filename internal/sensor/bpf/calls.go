@@ -152,16 +152,6 @@ func (t *callTables) add(f []string) error {
 	return nil
 }
 
-// bits are the calls that are watched at all, a bit each.
-func (t *callTables) bits() (b [maxCalls / 64]uint64) {
-	for nr, w := range t.watched {
-		if w != 0 {
-			b[nr/64] |= 1 << (nr % 64)
-		}
-	}
-	return b
-}
-
 // flagsArg returns which argument of a call, from 1, is the event's Flags; 0 for none.
 func (t *callTables) flagsArg(abi bodycam.ABI, nr int32) uint8 {
 	if abi == bodycam.ABIX32 {

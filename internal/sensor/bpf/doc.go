@@ -61,7 +61,8 @@
 //
 // # Opens, reads, writes
 //
-// A small cache per task knows which file is behind which descriptor. The first open of a file is one event at once;
+// A small cache per task knows which file is behind which descriptor (a task's id leads to one of a pool; where that has an owner,
+// the kernel makes one). The first open of a file is one event at once;
 // opens of the same file by the same name and flags that follow are counted and reported as one event with Count. Bytes
 // read and written (also by sendfile, splice, copy_file_range, reflinks) and mappings are summed per task and file and reported as
 // close events: Count is how many closes it stands for, and a close through which nothing went is not reported.
@@ -73,6 +74,7 @@
 //
 // Each attempt is counted in the kernel when it is seen, under its source, whether or not it gets a record. At the end
 // Seen = Emitted + Folded + Lost holds for each source, where Emitted and Folded are counted by the decoder from the
-// events delivered: the two counts are made apart. A record that found no room is lost and leaves a gap in its CPU's
-// sequence numbers. A call that a signal interrupts and that is then made again with the same arguments is one attempt.
+// events delivered: the two counts are made apart. A record that found no room is lost and leaves a gap in its stream's
+// sequence numbers: each processor has two streams, one of system calls and processes' lives, which don't interrupt one another and so count
+// without atomic operations, and one of all else. A call that a signal interrupts and that is then made again with the same arguments is one attempt.
 package bpf

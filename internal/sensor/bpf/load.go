@@ -44,7 +44,7 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	}
 	for name, v := range map[string]any{
 		sensorVarTargetCgroup: id, sensorVarTargetLevel: level, sensorVarHostMntns: uint32(ns.Ino),
-		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls, sensorVarWatched: t.bits(), sensorVarTypeDenied: uint8(bodycam.TypeDenied),
+		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls, sensorVarWatched: t.watched, sensorVarTypeDenied: uint8(bodycam.TypeDenied),
 		sensorVarWakeAt: opt.wakeBytes(), sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(types),
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {

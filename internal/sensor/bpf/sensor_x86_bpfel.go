@@ -71,8 +71,11 @@ type sensorBody struct {
 }
 
 type sensorCache struct {
-	_ structs.HostLayout
-	E [16]struct {
+	_     structs.HostLayout
+	Task  uint64
+	Start uint64
+	Oid   [16]uint64
+	E     [16]struct {
 		_          structs.HostLayout
 		Dentry     uint64
 		Parent     uint64
@@ -81,7 +84,6 @@ type sensorCache struct {
 		HashLen    uint64
 		Tree       uint64
 		Given      uint64
-		Oid        uint64
 		Opens      uint64
 		FirstOpen  uint64
 		LastOpen   uint64
@@ -124,6 +126,7 @@ type sensorCall struct {
 	Flags   uint8
 	Follow  uint8
 	Follow2 uint8
+	_       [5]byte
 }
 
 type sensorExecuted struct {
@@ -182,11 +185,6 @@ const (
 	sensorFollowF_NAME sensorFollow = 5
 	sensorFollowF_TEXT sensorFollow = 6
 )
-
-type sensorHolder struct {
-	_      structs.HostLayout
-	Number uint32
-}
 
 type sensorKind uint32
 
@@ -354,8 +352,8 @@ type sensorScratch struct {
 		Flags   uint8
 		Follow  uint8
 		Follow2 uint8
+		_       [5]byte
 	}
-	_    [5]byte
 	Net  sensorNet
 	Back [4352]int8
 	Out  [24576]int8
@@ -408,8 +406,6 @@ const (
 	sensorMapCaches         = "caches"
 	sensorMapCounters       = "counters"
 	sensorMapEnded          = "ended"
-	sensorMapGivenBack      = "given_back"
-	sensorMapHolders        = "holders"
 	sensorMapKnownNames     = "known_names"
 	sensorMapPendings       = "pendings"
 	sensorMapPool           = "pool"
@@ -439,11 +435,11 @@ const (
 	sensorVarCalls32        = "calls32"
 	sensorVarCalls64        = "calls64"
 	sensorVarExitTellsLast  = "exit_tells_last"
-	sensorVarHandedOut      = "handed_out"
 	sensorVarHostMntns      = "host_mntns"
 	sensorVarMovedAt        = "moved_at"
 	sensorVarMovedBefore    = "moved_before"
 	sensorVarMovedBy        = "moved_by"
+	sensorVarOverflowed     = "overflowed"
 	sensorVarSocketcalls    = "socketcalls"
 	sensorVarStopAt         = "stop_at"
 	sensorVarStops          = "stops"
@@ -526,8 +522,6 @@ type sensorMapSpecs struct {
 	Caches     *ebpf.MapSpec `ebpf:"caches"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	Ended      *ebpf.MapSpec `ebpf:"ended"`
-	GivenBack  *ebpf.MapSpec `ebpf:"given_back"`
-	Holders    *ebpf.MapSpec `ebpf:"holders"`
 	KnownNames *ebpf.MapSpec `ebpf:"known_names"`
 	Pendings   *ebpf.MapSpec `ebpf:"pendings"`
 	Pool       *ebpf.MapSpec `ebpf:"pool"`
@@ -544,11 +538,11 @@ type sensorVariableSpecs struct {
 	Calls32       *ebpf.VariableSpec `ebpf:"calls32"`
 	Calls64       *ebpf.VariableSpec `ebpf:"calls64"`
 	ExitTellsLast *ebpf.VariableSpec `ebpf:"exit_tells_last"`
-	HandedOut     *ebpf.VariableSpec `ebpf:"handed_out"`
 	HostMntns     *ebpf.VariableSpec `ebpf:"host_mntns"`
 	MovedAt       *ebpf.VariableSpec `ebpf:"moved_at"`
 	MovedBefore   *ebpf.VariableSpec `ebpf:"moved_before"`
 	MovedBy       *ebpf.VariableSpec `ebpf:"moved_by"`
+	Overflowed    *ebpf.VariableSpec `ebpf:"overflowed"`
 	Socketcalls   *ebpf.VariableSpec `ebpf:"socketcalls"`
 	StopAt        *ebpf.VariableSpec `ebpf:"stop_at"`
 	Stops         *ebpf.VariableSpec `ebpf:"stops"`
@@ -584,8 +578,6 @@ type sensorMaps struct {
 	Caches     *ebpf.Map `ebpf:"caches"`
 	Counters   *ebpf.Map `ebpf:"counters"`
 	Ended      *ebpf.Map `ebpf:"ended"`
-	GivenBack  *ebpf.Map `ebpf:"given_back"`
-	Holders    *ebpf.Map `ebpf:"holders"`
 	KnownNames *ebpf.Map `ebpf:"known_names"`
 	Pendings   *ebpf.Map `ebpf:"pendings"`
 	Pool       *ebpf.Map `ebpf:"pool"`
@@ -600,8 +592,6 @@ func (m *sensorMaps) Close() error {
 		m.Caches,
 		m.Counters,
 		m.Ended,
-		m.GivenBack,
-		m.Holders,
 		m.KnownNames,
 		m.Pendings,
 		m.Pool,
@@ -619,11 +609,11 @@ type sensorVariables struct {
 	Calls32       *ebpf.Variable `ebpf:"calls32"`
 	Calls64       *ebpf.Variable `ebpf:"calls64"`
 	ExitTellsLast *ebpf.Variable `ebpf:"exit_tells_last"`
-	HandedOut     *ebpf.Variable `ebpf:"handed_out"`
 	HostMntns     *ebpf.Variable `ebpf:"host_mntns"`
 	MovedAt       *ebpf.Variable `ebpf:"moved_at"`
 	MovedBefore   *ebpf.Variable `ebpf:"moved_before"`
 	MovedBy       *ebpf.Variable `ebpf:"moved_by"`
+	Overflowed    *ebpf.Variable `ebpf:"overflowed"`
 	Socketcalls   *ebpf.Variable `ebpf:"socketcalls"`
 	StopAt        *ebpf.Variable `ebpf:"stop_at"`
 	Stops         *ebpf.Variable `ebpf:"stops"`

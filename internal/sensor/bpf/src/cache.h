@@ -26,7 +26,6 @@ enum { MAP_EXEC = 1, MAP_SHARED_WRITE = 2 };
 struct entry { /* one way in which a file is open: object, name and flags */
 	__u64 dentry, parent, mnt, inode, hash_len;
 	__u64 tree, given; /* given: hash of the name that the program gave; 0 where it gave none */
-	__u64 oid; /* the record that named the file; 0: the entry is empty */
 	__u64 opens, first_open, last_open;
 	__u64 closes, first_close, last_close;
 	__u64 mmaps, last_mmap;
@@ -44,14 +43,15 @@ struct fd_ref {
 };
 
 struct cache {
+	__u64 task, start;  /* whose it is, of those in the pool; 0: nobody's */
+	__u64 oid[ENTRIES]; /* the records that named the files; 0: the entry is empty */
 	struct entry e[ENTRIES];
 	struct fd_ref fd[FDS];
 };
 
 /*
- * Memory of a cache's size is dear to get, a microsecond's interrupt of the kernel's allocator each time, and most
- * tasks live shortly. So caches are kept for the next task: the task's storage holds only which one is its own.
- * Where all are taken the storage itself holds the cache.
+ * Memory of a cache's size is dear to get and to give back, and most tasks live shortly. So there is a pool of caches, in which
+ * a task's id leads to its own. Where that has an owner already, the task gets one from the kernel.
  */
 #define POOL 1024
 
@@ -63,46 +63,28 @@ struct {
 } pool SEC(".maps");
 
 struct {
-	__uint(type, MAP_STACK);
-	__uint(max_entries, POOL);
-	__type(value, __u32);
-} given_back SEC(".maps");
-
-__u32 handed_out = 0; /* of the pool, those that were ever in use */
-
-struct holder {
-	__u32 number; /* in the pool, from 1; NOT_POOLED, or 0: none yet */
-};
-
-#define NOT_POOLED (~0U)
-
-struct {
-	__uint(type, MAP_TASK_STORAGE);
-	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct holder);
-} holders SEC(".maps");
-
-struct {
 	__uint(type, MAP_TASK_STORAGE);
 	__uint(map_flags, F_NO_PREALLOC);
 	__type(key, int);
 	__type(value, struct cache);
 } caches SEC(".maps");
 
-static inline_always struct cache *held(struct holder *h, struct task_struct *trusted)
+__u32 overflowed = 0; /* some task's cache is not in the pool */
+
+static inline_always struct cache *pooled(__u32 tid)
 {
-	if (h->number == NOT_POOLED)
-		return bpf_task_storage_get(&caches, trusted, 0, 0);
-	__u32 i = h->number - 1;
+	__u32 i = tid & (POOL - 1);
 	return bpf_map_lookup_elem(&pool, &i);
 }
 
 /* cache_of returns a task's cache, or NULL where it has none. */
 static inline_always struct cache *cache_of(struct task_struct *trusted)
 {
-	struct holder *h = bpf_task_storage_get(&holders, trusted, 0, 0);
-	return h ? held(h, trusted) : 0;
+	struct task_struct *t = untrusted(struct task_struct, trusted);
+	struct cache *c = pooled(t->pid);
+	if (c && c->task == (__u64)t && c->start == t->start_boottime)
+		return c;
+	return overflowed ? bpf_task_storage_get(&caches, trusted, 0, 0) : 0;
 }
 
 static inline_always struct cache *my_cache(void)
@@ -110,41 +92,31 @@ static inline_always struct cache *my_cache(void)
 	return cache_of(bpf_get_current_task_btf());
 }
 
-/* need_cache gives the current task a cache, if it has none. It fails only where the kernel has no memory. */
+/* need_cache gives the current task, which has none, a cache. It fails only where the kernel has no memory. */
 noinline_fn int need_cache(void)
 {
-	struct task_struct *t = bpf_get_current_task_btf();
-	struct holder *h = bpf_task_storage_get(&holders, t, 0, STORAGE_CREATE);
-	__u32 i = 0;
-	if (!h || h->number)
+	struct task_struct *t = current();
+	struct cache *c = pooled(t->pid);
+	if (c && !__sync_val_compare_and_swap(&c->task, 0, (__u64)t)) {
+		c->start = t->start_boottime;
 		return 0;
-	if (!bpf_map_pop_elem(&given_back, &i))
-		h->number = i;
-	else if (handed_out < POOL && (i = __sync_fetch_and_add(&handed_out, 1)) < POOL)
-		h->number = i + 1;
-	else if (bpf_task_storage_get(&caches, t, 0, STORAGE_CREATE))
-		h->number = NOT_POOLED;
+	}
+	overflowed = 1;
+	bpf_task_storage_get(&caches, bpf_get_current_task_btf(), 0, STORAGE_CREATE);
 	return 0;
 }
 
-/* give_back leaves the cache of a task that ends, flushed before, to the next. */
+/* give_back leaves a cache, flushed before, to another task. */
 static inline_always void give_back(struct cache *c)
 {
-	struct holder *h = bpf_task_storage_get(&holders, bpf_get_current_task_btf(), 0, 0);
-	if (!h || !h->number || h->number == NOT_POOLED)
-		return;
 	for (int i = 0; i < ENTRIES; i++)
-		c->e[i].oid = c->e[i].recent = 0;
-	for (int i = 0; i < FDS; i++)
-		c->fd[i].file = 0;
-	__u32 number = h->number;
-	h->number = 0;
-	bpf_map_push_elem(&given_back, &number, 0);
+		c->oid[i] = 0; /* that makes what c->fd says void too */
+	c->task = 0;
 }
 
 static inline_always bool same_file(struct entry *e, struct file *f, struct dentry *d)
 {
-	return e->oid && e->dentry == (__u64)d && e->inode == (__u64)f->f_inode && e->parent == (__u64)d->d_parent &&
+	return e->dentry == (__u64)d && e->inode == (__u64)f->f_inode && e->parent == (__u64)d->d_parent &&
 	       e->hash_len == d->d_name.hash_len && e->mnt == (__u64)f->f_path.mnt && e->fflags == f->f_flags &&
 	       e->fmode == f->f_mode && e->gen == f->f_inode->i_generation;
 }
@@ -156,21 +128,23 @@ static inline_always __u32 entry_hash(struct dentry *d)
 }
 
 /* holds tells whether an entry has something to send. */
-static inline_always bool holds(struct entry *e)
+static inline_always bool holds(struct cache *c, __u32 slot)
 {
-	return e->oid && (e->rd || e->wr || e->mapped || e->opens || e->mmaps);
+	struct entry *e = &c->e[slot & (ENTRIES - 1)];
+	return c->oid[slot & (ENTRIES - 1)] && (e->rd || e->wr || e->mapped || e->opens || e->mmaps);
 }
 
 /* gather moves what an entry holds to o. */
-static inline_always void gather(struct flush *o, struct entry *e, __u32 slot)
+static inline_always void gather(struct flush *o, struct cache *c, __u32 slot)
 {
+	struct entry *e = &c->e[slot];
 	bool used = e->rd || e->wr || e->mapped;
 	if (used && !e->closes) {
 		seen(SRC_CLOSE, 1);
 		e->closes = 1;
 		e->first_close = e->last_close = bpf_ktime_get_boot_ns();
 	}
-	o->oid = e->oid;
+	o->oid = c->oid[slot];
 	o->opens = e->opens;
 	o->first_open = e->first_open;
 	o->last_open = e->last_open;
@@ -210,15 +184,14 @@ noinline_fn int flush_slots(struct cache *cache, __u32 slots)
 	bpf_iter_num_new(&it, 0, ENTRIES);
 	while ((i = bpf_iter_num_next(&it))) {
 		__u32 slot = *i & (ENTRIES - 1);
-		struct entry *e = &cache->e[slot];
 		if (!(slots >> slot & 1))
 			continue;
-		if (!holds(e)) {
-			e->oid = 0;
+		if (!holds(cache, slot)) {
+			cache->oid[slot] = 0;
 			continue;
 		}
 		struct flush *o = &all[s->gathered++ & (ENTRIES - 1)];
-		gather(o, e, slot);
+		gather(o, cache, slot);
 		opens += o->opens;
 		closes += o->closes;
 		mmaps += o->mmaps;
@@ -249,28 +222,35 @@ static inline_always void flush_all(struct cache *c)
 static inline_always int entry_find(struct cache *c, struct file *f, struct dentry *d, __u64 given)
 {
 	__u32 i = entry_hash(d);
-	if (same_file(&c->e[i], f, d) && (!given || c->e[i].given == given))
+	if (c->oid[i] && same_file(&c->e[i], f, d) && (!given || c->e[i].given == given))
 		return i;
 	i ^= 1;
-	return same_file(&c->e[i], f, d) && (!given || c->e[i].given == given) ? (int)i : -1;
+	return c->oid[i] && same_file(&c->e[i], f, d) && (!given || c->e[i].given == given) ? (int)i : -1;
 }
 
 /* entry_slot picks where an entry goes: of the two slots that a file may use, the one not used last. It has to be flushed. */
 static inline_always int entry_slot(struct cache *c, struct dentry *d)
 {
 	__u32 i = entry_hash(d);
-	if (c->e[i].oid && c->e[i].recent && !c->e[i ^ 1].recent)
-		i ^= 1;
-	else if (c->e[i].oid && !c->e[i ^ 1].oid)
+	if (c->oid[i] && (!c->oid[i ^ 1] || (c->e[i].recent && !c->e[i ^ 1].recent)))
 		i ^= 1;
 	return i & (ENTRIES - 1);
 }
 
-static inline_always void entry_fill(struct entry *e, struct file *f, struct dentry *d, __u64 oid, __u64 given)
+/* oid_of makes the name that user space joins a slot's later records by: sequence number and CPU. */
+static inline_always __u64 oid_of(struct rec *r)
 {
+	return (r->seq << 12) | (r->stream & 0xfff);
+}
+
+/* entry_fill gives a slot to the file that the record r tells of. */
+static inline_always void entry_fill(struct cache *c, __u32 slot, struct file *f, struct dentry *d, struct rec *r, __u64 given)
+{
+	struct opened *o = (struct opened *)(r + 1);
 	struct inode *in = f->f_inode;
+	struct entry *e = &c->e[slot & (ENTRIES - 1)];
 	memzero(e, sizeof(*e));
-	e->oid = oid;
+	c->oid[slot & (ENTRIES - 1)] = oid_of(r);
 	e->given = given;
 	e->tree = tree;
 	e->dentry = (__u64)d;
@@ -278,12 +258,12 @@ static inline_always void entry_fill(struct entry *e, struct file *f, struct den
 	e->mnt = (__u64)f->f_path.mnt;
 	e->inode = (__u64)in;
 	e->hash_len = d->d_name.hash_len;
-	e->fflags = f->f_flags;
-	e->fmode = f->f_mode;
 	e->gen = in->i_generation;
-	e->ino = in->i_ino;
-	e->dev = in->i_sb->s_dev;
-	e->imode = in->i_mode;
+	e->fflags = o->fflags;
+	e->fmode = o->fmode;
+	e->ino = o->ino;
+	e->dev = o->dev;
+	e->imode = o->imode;
 }
 
 static inline_always void touch_entry(struct cache *c, __u32 i)
@@ -298,13 +278,7 @@ static inline_always void bind_fd(struct cache *c, int fd, struct file *f, __u32
 	r->file = (__u64)f;
 	r->fd = fd;
 	r->slot = slot;
-	r->oid = c->e[slot & (ENTRIES - 1)].oid;
-}
-
-/* oid_of makes the name that user space joins a slot's later records by: sequence number and CPU. */
-static inline_always __u64 oid_of(struct rec *r)
-{
-	return (r->seq << 12) | (r->stream & 0xfff);
+	r->oid = c->oid[slot & (ENTRIES - 1)];
 }
 
 static inline_always void body_of_file(struct body *b, struct file *f)
@@ -363,8 +337,9 @@ static inline_always __u32 open_len(struct rec *r)
 static inline_always struct entry *known_entry(struct cache *c, int fd, struct file *f)
 {
 	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
-	struct entry *e = &c->e[r->slot & (ENTRIES - 1)];
-	return r->fd == fd && r->file == (__u64)f && e->oid && e->oid == r->oid && e->inode == (__u64)f->f_inode ? e : 0;
+	__u32 i = r->slot & (ENTRIES - 1);
+	struct entry *e = &c->e[i];
+	return r->fd == fd && r->file == (__u64)f && c->oid[i] && c->oid[i] == r->oid && e->inode == (__u64)f->f_inode ? e : 0;
 }
 
 /*
@@ -379,7 +354,7 @@ static inline_always int new_entry(struct scratch *s, struct task_struct *t, str
 		return slot;
 	if (!send(r, open_len(r), false))
 		lost(SRC_PART, 1);
-	entry_fill(&cache->e[slot], f, d, oid_of(r), 0);
+	entry_fill(cache, slot, f, d, r, 0);
 	return slot;
 }
 
@@ -455,8 +430,9 @@ static inline_always void closed(int fd)
 	if (!r->file || r->fd != fd)
 		return;
 	r->file = 0;
-	struct entry *e = &c->e[r->slot & (ENTRIES - 1)];
-	if (e->oid != r->oid || !(e->rd || e->wr || e->mapped))
+	__u32 i = r->slot & (ENTRIES - 1);
+	struct entry *e = &c->e[i];
+	if (c->oid[i] != r->oid || !(e->rd || e->wr || e->mapped))
 		return;
 	seen(SRC_CLOSE, 1);
 	e->last_close = bpf_ktime_get_boot_ns();

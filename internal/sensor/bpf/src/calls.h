@@ -53,12 +53,12 @@ struct call {
 	__u8 dfd, path, dfd2, path2;
 	__u8 fd, fd2, flags;
 	__u8 follow, follow2; /* enum follow: how the names are treated */
-};
+} __attribute__((aligned(8)));
 
 const volatile struct call calls64[CALLS] = {};
 const volatile struct call calls32[CALLS] = {};
-/* Which calls are in the tables at all, a bit each. Most aren't, and cost only this look. */
-const volatile __u64 watched[CALLS / 64] __attribute__((aligned(64))) = {};
+/* Which calls are in the tables at all: 1 in calls64, 2 in calls32. Most aren't, and cost only this look. */
+const volatile __u8 watched[CALLS] = {};
 const volatile __u8 type_denied = 0; /* bodycam's type of a call that isn't in the tables, through an ABI that is refused as a whole */
 const volatile __u16 socketcalls[32] = {}; /* i386's socketcall: sub-call to system call number */
 

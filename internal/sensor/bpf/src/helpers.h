@@ -12,7 +12,7 @@
 #define __type(name, val) typeof(val) *name
 #define kfunc extern __attribute__((section(".ksyms"), weak))
 
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_STACK = 23, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
 enum { F_NO_PREALLOC = 1, F_CLONE = 1 << 9 };
 enum { STORAGE_CREATE = 1, NO_EXIST = 1 };
 enum { RB_NO_WAKEUP = 1, RB_FORCE_WAKEUP = 2, RB_AVAIL_DATA = 0 };
@@ -25,8 +25,6 @@ static __u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_skb_load_bytes)(const void *skb, __u32 off, void *to, __u32 len) = (void *)26;
 static __u64 (*bpf_get_current_task)(void) = (void *)35;
 static __u64 (*bpf_get_socket_cookie)(void *ctx) = (void *)46;
-static long (*bpf_map_push_elem)(void *map, const void *value, __u64 flags) = (void *)87;
-static long (*bpf_map_pop_elem)(void *map, void *value) = (void *)88;
 static struct bpf_sock *(*bpf_sk_fullsock)(struct bpf_sock *sk) = (void *)95;
 static void *(*bpf_sk_storage_get)(void *map, void *sk, void *value, __u64 flags) = (void *)107;
 static long (*bpf_send_signal)(__u32 sig) = (void *)109;

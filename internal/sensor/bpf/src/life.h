@@ -84,7 +84,8 @@ int on_exec(__u64 *ctx)
 	x->parent = parent->tgid;
 	x->parent_start = parent->group_leader->start_boottime;
 	x->argv = total;
-	x->old_tid = (int)ctx[1];
+	__u32 old_tid = ctx[1];
+	x->old_tid = old_tid;
 	struct file *f = bp->file;
 	x->ino = f->f_inode->i_ino;
 	x->dev = f->f_inode->i_sb->s_dev;
@@ -118,8 +119,16 @@ int on_exec(__u64 *ctx)
 		x->args = total;
 		pos += total & (STR_MAX - 1);
 	}
+	bool whole = x->args == total;
 	put_unit(pos);
-	return x->args == total ? 0 : put_argv(from, total);
+	if (!whole)
+		put_argv(from, total);
+	struct cache *c = old_tid == t->pid ? 0 : pooled(old_tid);
+	if (c && c->task == (__u64)t) { /* a thread's, which goes on under its leader's id */
+		flush_all(c);
+		give_back(c);
+	}
+	return 0;
 }
 
 SEC("tp_btf/task_newtask")

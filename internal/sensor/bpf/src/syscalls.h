@@ -333,7 +333,7 @@ noinline_fn int open_file(struct cache *cache)
 		if (slot < 0)
 			slot = entry_slot(cache, d);
 		slot &= ENTRIES - 1;
-		if (holds(&cache->e[slot])) {
+		if (holds(cache, slot)) {
 			flush_slot(cache, slot);
 			if (c->path) /* that used s->out */
 				n = user_str(s, arg(s, c->path), 0);
@@ -348,7 +348,7 @@ noinline_fn int open_file(struct cache *cache)
 		((struct opened *)(r + 1))->asked = arg(s, c->flags);
 	send(r, open_len(r), true);
 	if (cache) {
-		entry_fill(&cache->e[slot & (ENTRIES - 1)], f, d, oid_of(r), given);
+		entry_fill(cache, slot, f, d, r, given);
 		touch_entry(cache, slot);
 		bind_fd(cache, fd, f, slot);
 	}
@@ -397,7 +397,7 @@ noinline_fn int on_mmap(void)
 	head(out_rec(s), t, K_MMAP, SRC_MMAP, c->type);
 	out_rec(s)->nr = s->nr;
 	out_rec(s)->abi = s->abi;
-	*(struct mapped *)out_body(s) = (struct mapped){e->oid, e->ino, e->dev, prot, flags, slot};
+	*(struct mapped *)out_body(s) = (struct mapped){cache->oid[slot], e->ino, e->dev, prot, flags, slot};
 	put_unit(sizeof(struct rec) + sizeof(struct mapped));
 	return 0;
 }
@@ -605,17 +605,10 @@ static inline_always int dispatch(struct scratch *s, struct call *c)
 
 static inline_always void copy_call(struct scratch *s, const volatile struct call *c)
 {
-	s->call.act = c->act;
-	s->call.type = c->type;
-	s->call.dfd = c->dfd;
-	s->call.path = c->path;
-	s->call.dfd2 = c->dfd2;
-	s->call.path2 = c->path2;
-	s->call.fd = c->fd;
-	s->call.fd2 = c->fd2;
-	s->call.flags = c->flags;
-	s->call.follow = c->follow;
-	s->call.follow2 = c->follow2;
+	const volatile __u64 *from = (const volatile __u64 *)c;
+	__u64 *to = (__u64 *)&s->call;
+	to[0] = from[0];
+	to[1] = from[1];
 }
 
 /* on_other_abi reports a call of another ABI that isn't there: a sandbox refuses the ABI as a whole. */
@@ -726,7 +719,7 @@ int on_sys_exit(__u64 *ctx)
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long ret = ctx[1];
 	__u64 nr = regs->orig_ax, index = nr & ~(__u64)X32_BIT;
-	if (index >= CALLS || (!(watched[index / 64] >> (index % 64) & 1) && ret != -ENOSYS))
+	if (index >= CALLS || (!watched[index] && ret != -ENOSYS))
 		return 0;
 	return on_watched(regs, ret, nr);
 }
