@@ -15,6 +15,7 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/security"
 	"github.com/bodycam-dev/bodycam/internal/session"
+	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/rules"
 )
 
@@ -69,6 +70,10 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 			return nil, usage("--alert-webhook %s: want an http or https URL", f.webhook)
 		}
 	}
+	asked := show || f.webhook != "" || !stopOn.never
+	if !asked && len(p.Judge.Rules) == 0 {
+		return nil, nil // the built-in rules only tell
+	}
 	o := security.Options{Policy: securityPolicy(&bodycam.Run{}, p), Now: time.Now()}
 	for _, d := range decoys {
 		o.Policy.Decoys = append(o.Policy.Decoys, security.Decoy(d.Decoy))
@@ -81,7 +86,7 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 	if err != nil {
 		return nil, err
 	}
-	if !show && f.webhook == "" && stopOn.never && !hasMode(set, rules.ModeStop) && !hasMode(set, rules.ModeDeny) {
+	if !asked && !hasMode(set, rules.ModeStop) && !hasMode(set, rules.ModeDeny) {
 		return nil, nil
 	}
 	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{})}
@@ -114,19 +119,37 @@ func (l *live) ready(info *bodycam.Run) error {
 	return nil
 }
 
-// guard asks the rules about opens and executions.
-func (l *live) guard() *session.Guard {
-	return &session.Guard{Wants: l.denial.wants, Named: l.denial.named, Refuse: l.denial.refuseFile, Exe: l.exe, User: l.user}
+// attach has a run judged.
+func (l *live) attach(o *session.Options) {
+	o.Ready, o.Watch = l.ready, l.watch
+	if l.denies {
+		o.Refuse = l.denial.refuse
+	}
+	if l.guards {
+		o.Guard = &session.Guard{Wants: l.denial.wants, Named: l.denial.named, Refuse: l.denial.refuseFile, Exe: l.exe, User: l.user}
+	}
 }
 
-// watch judges an event and returns why the run must be stopped, "" where it goes on. It never waits.
+// runKept carries out a run whose alerts nobody wants to hear of. Rules of mode stop and deny are kept.
+func runKept(ctx context.Context, o session.Options) (*store.Run, error) {
+	judge, err := newLive(&alertFlags{}, o.Plan, o.ID, o.Decoys, io.Discard, false, false)
+	if err != nil {
+		return nil, err
+	}
+	if judge != nil {
+		judge.attach(&o)
+		defer func() { _ = judge.close() }() // nothing is handed on
+	}
+	return session.Run(ctx, o)
+}
+
+// watch judges an event, which it may change, and returns why the run must be stopped, "" where it goes on. It never waits.
 func (l *live) watch(e *bodycam.Event) (stop string) {
 	if l.a == nil {
 		return "" // nothing is observed before the agent starts
 	}
-	seen := *e
-	l.procs.Observe(&seen)
-	for _, a := range l.a.Event(&seen) {
+	l.procs.Observe(e)
+	for _, a := range l.a.Event(e) {
 		f := &a.Finding
 		stops := f.Suppressed == "" && (a.Mode == rules.ModeStop || l.stopOn.fails([]bodycam.Finding{*f}))
 		if stops && stop == "" {

@@ -713,3 +713,12 @@ func names(s *scene) []string {
 	}
 	return out
 }
+
+// The built-in rules tell and do no more: a run that nobody watches need not load them before it begins.
+func TestBuiltInRulesOnlyTell(t *testing.T) {
+	for _, r := range testSet().List() {
+		if r.Mode != rules.ModeAlert {
+			t.Errorf("rule %q is of mode %s", r.Name, r.Mode)
+		}
+	}
+}

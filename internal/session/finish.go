@@ -114,6 +114,7 @@ func (s *run) settle(ctx context.Context) error {
 	if s.unguard != nil {
 		s.unguard()
 	}
+	s.judged()
 	s.stopping.Wait()
 	if err := s.box.Kill(ctx, sandbox.GroupAgent); err != nil {
 		errs = append(errs, fmt.Errorf("ending the agent's processes: %w", err))
@@ -130,6 +131,7 @@ func (s *run) settle(ctx context.Context) error {
 		}
 	}
 	errs = append(errs, s.obs.unfold())
+	s.unwatch()
 	s.obs.enter(bodycam.WindowNone)
 	health := s.obs.health
 	if s.proxy != nil {

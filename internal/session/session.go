@@ -56,7 +56,8 @@ type Options struct {
 	Event func(*bodycam.Event)
 	// Ready is told of the run when the sandbox is set up and observed, before the agent starts. An error ends the run.
 	Ready func(*bodycam.Run) error
-	// Watch is Event for a judge: a reason that it returns stops the run. Everything that was recorded is kept.
+	// Watch is told of every event for a judge: a reason that it returns stops the run. Everything that was recorded is kept.
+	// It is called beside the record, in order, from one goroutine; the event is its own until it returns.
 	Watch func(*bodycam.Event) (stop string)
 	// Refuse is asked before the proxy passes on what an event says (a name to look up, a connection, a name in it); it
 	// returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
@@ -130,6 +131,7 @@ type run struct {
 	stopped        atomic.Pointer[string]        // why a watcher, or the guard of the disk, stopped the run
 	unguard        func()                        // ends the guard; nil: there is none
 	diskLow        error                         // why the guard stopped the run, if it was for want of room
+	watching       *watching                     // hands events to the watcher; nil: there is none
 	stopping       sync.WaitGroup                // its processes are being frozen
 	account        *account                      // the agent's standard output
 	pipe           *pipe                         // standard streams of a service without a port
@@ -208,6 +210,7 @@ func (s *run) life(parent context.Context) error {
 	}
 	agentErr := s.phase(ctx, "agent", s.o.agentBound(), s.agent)
 	interrupted := parent.Err() != nil
+	s.judged()
 	// From here on a time-out or an interruption must not lose what there is: each phase gets its own bound.
 	late := context.WithoutCancel(ctx)
 	var errs []error

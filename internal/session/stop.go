@@ -16,24 +16,45 @@ import (
 // errStopped ends an agent that did what a rule forbids.
 var errStopped = errors.New("the run was stopped")
 
-// watch asks the caller about an event, and ends the run where it says so: at once the agent's processes stand
-// still, then what they are is written down, then they are killed. All phases that keep something still follow.
-func (s *run) watch(e *bodycam.Event) {
+// tell hands an event to the caller's listener and watcher.
+func (s *run) tell(e *bodycam.Event) {
 	if s.o.Event != nil {
 		s.o.Event(e)
 	}
-	if s.o.Watch == nil {
-		return
+	if s.watching != nil {
+		s.watching.put(e)
 	}
+}
+
+// judge asks the watcher about an event, and ends the run where it says so: at once the agent's processes stand still, then
+// what they are is written down, then they are killed. All phases that keep something still follow.
+func (s *run) judge(e *bodycam.Event) {
 	if reason := s.o.Watch(e); reason != "" {
 		s.stop(reason)
 	}
 }
 
-// stop ends the run for a reason, once. It doesn't wait: the sensor must go on reading while the group comes to a stop.
+// stop ends the run for a reason, once. It doesn't wait: judging, and reading, go on while the group comes to a stop.
 func (s *run) stop(reason string) {
 	if s.stopped.CompareAndSwap(nil, &reason) {
 		s.stopping.Go(func() { s.freeze(reason) })
+	}
+}
+
+// judged waits until the watcher has seen all that was recorded so far.
+func (s *run) judged() {
+	if s.watching != nil {
+		s.watching.drain()
+	}
+}
+
+// unwatch ends the watcher, once nothing is recorded any more.
+func (s *run) unwatch() {
+	if s.watching == nil {
+		return
+	}
+	if most, waits := s.watching.close(); waits > 0 {
+		s.note("live rules fell behind by up to %d events; the record waited for them %d time(s), and they judged all", most, waits)
 	}
 }
 
