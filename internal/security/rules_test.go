@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/rules"
 )
 
 // sceneCase is a story that a rule must find (alerts) or that no rule at all may find (innocent).
