@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The demo's three runs, with the built-in agent, the real codex and Claude Code: the first two have nothing against them, the
+// The demo's three runs, with the built-in agent, the real codex, Claude Code and Gemini CLI: the first two have nothing against them, the
 // third is convicted by the record, though its transcript looks like the first one's. Then an edited copy is found out, and
 // an agent that hides what it does.
 func TestDemo(t *testing.T) {
@@ -27,7 +27,7 @@ func TestDemo(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
-	for agent, pkg := range map[string]string{"builtin": "", "codex": "@openai/codex", "claude-code": "@anthropic-ai/claude-code"} {
+	for agent, pkg := range map[string]string{"builtin": "", "codex": "@openai/codex", "claude-code": "@anthropic-ai/claude-code", "gemini-cli": "@google/gemini-cli"} {
 		t.Run(agent, func(t *testing.T) {
 			if pkg != "" {
 				if _, err := os.Stat(filepath.Join(root, ".harness/node_modules", pkg)); err != nil {
