@@ -17,9 +17,11 @@ var (
 	listers      = []string{"ps", "top", "htop", "pgrep", "pidof", "pkill", "lsof", "fuser"}
 )
 
-// plainPS matches arguments of ps that don't make it print environments, which the letter e without a dash does. What an
-// option takes is skipped; what isn't understood doesn't match. The security rules have the same.
-var plainPS = regexp.MustCompile(`^((--[a-z-]+=[^ ]*|--(sort|format|user|User|group|Group|pid|ppid|tty|sid|cols|columns|width|rows|lines|quick-pid) [^ ]+|--(forest|headers?|no-headers?|no-heading|cumulative|deselect)|-[^-oOuUCpgGtsqD ][^oOuUCpgGtsqD ]*|-([^-oOuUCpgGtsqD ][^oOuUCpgGtsqD ]*)?[oOuUCpgGtsqD] ?[^ ]+|[^-eoOpqtUkN0-9 ][^eoOpqtUkN ]*|([^-eoOpqtUkN0-9 ][^eoOpqtUkN ]*)?[oOpqtUkN] ?[^ ]+|[0-9][0-9,]*)( |$))*$`)
+// PlainPS is a regular expression for all arguments of a ps that isn't made to print environments, which the letter e without
+// a dash does, or the word environ in a format. What an option takes is skipped; what isn't understood doesn't match.
+const PlainPS = `((--[a-z-]+=[^ ]*|--(sort|format|user|User|group|Group|pid|ppid|tty|sid|cols|columns|width|rows|lines|quick-pid) [^ ]+|--(forest|headers?|no-headers?|no-heading|cumulative|deselect)|-[^-oOuUCpgGtsqD ][^oOuUCpgGtsqD ]*|-([^-oOuUCpgGtsqD ][^oOuUCpgGtsqD ]*)?[oOuUCpgGtsqD] ?[^ ]+|[^-eoOpqtUkN0-9 ][^eoOpqtUkN ]*|([^-eoOpqtUkN0-9 ][^eoOpqtUkN ]*)?[oOpqtUkN] ?[^ ]+|[0-9][0-9,]*)( |$))*`
+
+var plainPS = regexp.MustCompile("^" + PlainPS + "$")
 
 // census tells whether an event is such a reading of a process's entry.
 func (x *Extractor) census(e *bodycam.Event) bool {

@@ -3,6 +3,8 @@ package security
 import (
 	"slices"
 	"strings"
+
+	"github.com/bodycam-dev/bodycam/internal/features"
 )
 
 // Policy is what a run is judged by. It comes from the kind and the task: a resource that is legitimate is added
@@ -85,6 +87,7 @@ func (p Policy) lists() map[string][]string {
 		"decoy_paths":           paths(decoys),
 		"grading_paths":         paths(append([]string{"/tests", "/solution", "/oracle"}, p.Grading...)),
 		"skill_paths":           paths(p.Skills),
+		"plain_ps_arguments":    {features.PlainPS},
 	}
 }
 
