@@ -223,13 +223,10 @@ func (i *Inside) Publish(ctx context.Context, l net.Listener, most int64) error 
 			http.Error(rw, "bodycam: "+err.Error(), http.StatusForbidden)
 			return
 		}
-		// The service may answer before its request was read to the end: without this the server would then close the body
-		// under the transport's hands, which would cut the answer off.
-		if err := http.NewResponseController(rw).EnableFullDuplex(); err != nil {
+		if err := names.PassOn(rp, rw, r); err != nil {
 			http.Error(rw, "bodycam: "+err.Error(), http.StatusInternalServerError)
 			return
 		}
-		rp.ServeHTTP(rw, r)
 		if handed && done.Add(1) == most {
 			go stop() // after this answer was written
 		}

@@ -231,13 +231,19 @@ func (w *web) relay(rw http.ResponseWriter, r *http.Request, x *exchange) {
 		},
 		ErrorHandler: func(rw http.ResponseWriter, _ *http.Request, err error) { x.failed(rw, err) },
 	}
-	// An answer may come before the request was read to its end: without this the server would then close the body under the
-	// transport's hands, which would cut the answer off.
-	if err := http.NewResponseController(rw).EnableFullDuplex(); err != nil {
+	if err := PassOn(&rp, rw, r); err != nil {
 		x.failed(rw, err)
-		return
+	}
+}
+
+// PassOn has a reverse proxy answer a request. The answer may come before the request was read to its end: the server would
+// then close the body under the transport's hands, which would cut the answer off, were it not told that both go on at a time.
+func PassOn(rp *httputil.ReverseProxy, rw http.ResponseWriter, r *http.Request) error {
+	if err := http.NewResponseController(rw).EnableFullDuplex(); err != nil {
+		return err
 	}
 	rp.ServeHTTP(rw, r)
+	return nil
 }
 
 // failed answers for a request that could not be passed on.
