@@ -104,7 +104,7 @@ func (f *discloseFlags) what(cmd *cobra.Command, r *store.Run, lr *ledger.Reader
 		}
 		res, err := query.Run(cmd.Context(), r, lr, x, query.Options{Index: true})
 		if err != nil {
-			return nil, environment(err)
+			return nil, queryFailed(err)
 		}
 		for _, a := range res.Answers {
 			if a.Index >= 0 {

@@ -40,9 +40,9 @@ means each of its elements; a field that isn't there is null. Events have the fi
 tool, intent, policy, approval, execution, effects, context, code and delegation, findings rule, severity and so on;
 files name, size, sha256 and text; rows of the agent's account kind, tool, command, args, output and so on, as in rows.jsonl. Each
 has besides record.seq, record.type (events, action, finding, file, row, run and so on), record.kind, record.epoch, record.time,
-record.wall and record.digest. An expression that asks for none but these opens no payload. No other
-field of record. is taken; of payloads any name is, since whoever records chooses them: one that no payload has is null, so
-that a name with a slip of the pen finds nothing.
+record.wall and record.digest. An expression that asks for none but these opens no payload. A name that is none of
+these, and that nothing in the log has, is an error, with the nearest right name; names inside args, params, env and the like are whatever
+the agent chose, and where payloads are closed theirs can't be known: such a field is null.
 
 Answers carry sequence numbers and say what they cover: payloads that no key at hand opens, and such as were erased, are
 counted and not passed over. With --proof FILE the answers go into a bundle that anybody can verify; with --range too,
@@ -134,6 +134,15 @@ func queryError(err error) error {
 	return out
 }
 
+// queryFailed tells an expression that asks for what can't be there from a ledger that can't be read.
+func queryFailed(err error) error {
+	var wrong *query.SyntaxError
+	if errors.As(err, &wrong) {
+		return queryError(wrong)
+	}
+	return environment(err)
+}
+
 func (f *queryFlags) find(cmd *cobra.Command, s *streams, r *store.Run, lr *ledger.Reader, text string) error {
 	x, err := query.Parse(text)
 	if err != nil {
@@ -155,7 +164,7 @@ func (f *queryFlags) find(cmd *cobra.Command, s *streams, r *store.Run, lr *ledg
 	}
 	res, err := query.Run(cmd.Context(), r, lr, x, o)
 	if err != nil {
-		return environment(err)
+		return queryFailed(err)
 	}
 	if err := f.judged(r, res); err != nil {
 		return err

@@ -16,6 +16,9 @@ import (
 // The Agent Audit Trail, draft-sharif-agent-audit-trail-06: lines of JSON with twelve mandatory members, chained by
 // prev_hash = hex(SHA-256(JCS of the record before)), JCS being RFC 8785; the first has null for prev_hash and
 // parent_record_id. What went in and came out is there as digests. The records are unsigned: the ledger is signed.
+//
+// An action is the agent's own account of a call. Its members that rest on that account alone are named in
+// action_detail.asserted; action_detail.observed counts what the kernel saw of the call.
 const (
 	// trustLevel is that of records made outside the agent's reach, from its transcript and the kernel.
 	trustLevel = "L2"
@@ -65,15 +68,27 @@ func (c *chain) action(a *Action) {
 		"tool": a.Intent.Tool, "input_digest": digest(a.Intent.Args), "output_digest": digest([]byte(a.Effects.Return)),
 		"log": c.s.logID(), "record": int64(a.Record.Seq), "record_digest": hex.EncodeToString(a.Record.Digest[:]), "payload_digest": digest(a.Raw),
 	}
+	asserted := []string{"input_digest", "outcome", "output_digest", "timestamp", "tool"}
+	say := func(name, value string) {
+		detail[name] = value
+		asserted = append(asserted, name)
+	}
 	if failed {
-		detail["reason"] = why
+		say("reason", why)
 	}
 	if a.Delegation != nil {
-		detail["requested_by"] = a.Delegation.Requester
+		say("requested_by", a.Delegation.Requester)
 	}
 	if a.Approval != nil {
-		detail["approved_by"] = a.Approval.Approver
+		say("approved_by", a.Approval.Approver)
 	}
+	slices.Sort(asserted)
+	detail["asserted"] = asserted
+	observed := record{}
+	for what, n := range a.Effects.Observed {
+		observed[what] = int64(min(n, exact))
+	}
+	detail["observed"] = observed
 	from, _ := a.times()
 	c.add(hex.EncodeToString(a.Record.ID[:]), from, "tool_call", outcome, detail)
 }
@@ -131,6 +146,15 @@ func appendJCS(b []byte, v any) ([]byte, error) {
 		return strconv.AppendInt(b, v, 10), nil
 	case string:
 		return appendJCSString(b, v), nil
+	case []string:
+		b = append(b, '[')
+		for i, e := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJCSString(b, e)
+		}
+		return append(b, ']'), nil
 	case record:
 		keys := make([]string, 0, len(v))
 		for k := range v {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func sealed(t *testing.T) *store.Run {
 	}
 	one := 1
 	if err := errors.Join(
-		w.Action(&bodycam.Action{Intent: bodycam.Intent{Tool: "shell", Args: json.RawMessage(`{"cmd":"ls \u00e9"}`)}, Execution: bodycam.Execution{Started: 1790000001e9, Ended: 1790000002e9}, Effects: bodycam.Effects{Return: "ok"}}),
+		w.Action(&bodycam.Action{Intent: bodycam.Intent{Tool: "shell", Args: json.RawMessage(`{"cmd":"ls \u00e9"}`)}, Execution: bodycam.Execution{Started: 1790000001e9, Ended: 1790000002e9}, Effects: bodycam.Effects{Return: "ok", Observed: map[string]uint64{"open": 4}}}),
 		w.Action(&bodycam.Action{Intent: bodycam.Intent{Tool: "deploy"}, Policy: []bodycam.Policy{{Name: "g", Verdict: "deny"}}}),
 		w.Action(&bodycam.Action{Intent: bodycam.Intent{Tool: "test \"quoted\"\n"}, Effects: bodycam.Effects{Exit: &one}}),
 		w.Update(func(r *bodycam.Run) { r.Ended = time.Unix(1790000060, 0) }), w.Close()); err != nil {
@@ -119,6 +120,7 @@ func TestInToto(t *testing.T) {
 func TestAAT(t *testing.T) {
 	var prev, parent any
 	n := 0
+	observed := 0
 	outcomes := map[string]int{}
 	for line := range strings.Lines(string(export(t, sealed(t), "aat"))) {
 		line = strings.TrimSuffix(line, "\n")
@@ -142,6 +144,28 @@ func TestAAT(t *testing.T) {
 		prev, parent = hex.EncodeToString(sum[:]), r["record_id"]
 		outcomes[r["outcome"].(string)]++
 		n++
+		if r["action_type"] == "tool_call" { // what the agent says of itself is told from what was seen
+			detail := r["action_detail"].(map[string]any)
+			asserted, _ := detail["asserted"].([]any)
+			for _, name := range []any{"tool", "input_digest", "output_digest", "outcome"} {
+				if !slices.Contains(asserted, name) {
+					t.Errorf("record %d doesn't say that its %s is asserted: %v", n, name, asserted)
+				}
+			}
+			for _, name := range []any{"record", "record_digest", "payload_digest", "log"} {
+				if slices.Contains(asserted, name) {
+					t.Errorf("record %d says that its %s is asserted", n, name)
+				}
+			}
+			seen, ok := detail["observed"].(map[string]any)
+			if !ok {
+				t.Errorf("record %d doesn't say what was observed", n)
+			}
+			observed += len(seen)
+		}
+	}
+	if observed != 1 {
+		t.Errorf("%d kinds of events observed, want 1", observed)
 	}
 	if n != 5 || outcomes["denied"] != 1 || outcomes["failure"] != 1 || outcomes["success"] != 3 {
 		t.Errorf("%d records, %v", n, outcomes)
@@ -157,6 +181,12 @@ func numbers(v any) any {
 			r[k] = numbers(e)
 		}
 		return r
+	case []any:
+		out := make([]string, len(v))
+		for i := range v {
+			out[i], _ = v[i].(string)
+		}
+		return out
 	case float64:
 		return int64(v)
 	}

@@ -17,13 +17,13 @@ func (x *Expr) Match(d *Doc) bool { return x.root.holds(d) }
 // NeedsBody tells whether the expression looks at payloads, or at records only.
 func (x *Expr) NeedsBody() bool {
 	found := false
-	x.root.paths(func(p []step) { found = found || p[0].name != "record" })
+	x.root.operands(func(o *operand) { found = found || o.path[0].name != "record" })
 	return found
 }
 
 type node interface {
 	holds(*Doc) bool
-	paths(func([]step))
+	operands(func(*operand)) // those that are paths
 }
 
 type group struct {
@@ -40,21 +40,22 @@ func (g *group) holds(d *Doc) bool {
 	return g.all
 }
 
-func (g *group) paths(f func([]step)) {
+func (g *group) operands(f func(*operand)) {
 	for _, n := range g.of {
-		n.paths(f)
+		n.operands(f)
 	}
 }
 
 type negation struct{ of node }
 
-func (n *negation) holds(d *Doc) bool    { return !n.of.holds(d) }
-func (n *negation) paths(f func([]step)) { n.of.paths(f) }
+func (n *negation) holds(d *Doc) bool         { return !n.of.holds(d) }
+func (n *negation) operands(f func(*operand)) { n.of.operands(f) }
 
 // operand is a literal or a path.
 type operand struct {
 	lit  *value
 	path []step
+	at   int // where a path stands in the expression
 }
 
 // each calls f with the operand's values until it returns true. A field that isn't there is null.
@@ -117,13 +118,13 @@ func (t *test) compare(a, b *value) bool {
 	return order >= 0
 }
 
-func (t *test) paths(f func([]step)) {
+func (t *test) operands(f func(*operand)) {
 	if t.left.path != nil {
-		f(t.left.path)
+		f(&t.left)
 	}
 	for i := range t.right {
 		if t.right[i].path != nil {
-			f(t.right[i].path)
+			f(&t.right[i])
 		}
 	}
 }

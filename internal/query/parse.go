@@ -235,7 +235,7 @@ var recordFields = []string{"seq", "index", "type", "kind", "epoch", "time", "wa
 // path reads name.name[3].name; a name may be quoted after a dot: args."content-type".
 func (p *parser) path() (operand, error) {
 	at := p.tok.at
-	o := operand{path: []step{{name: p.tok.text, index: -1}}}
+	o := operand{path: []step{{name: p.tok.text, index: -1}}, at: at}
 	if err := p.advance(); err != nil {
 		return o, err
 	}

@@ -52,8 +52,12 @@ type Result struct {
 	Scope   Scope    `json:"scope"`
 }
 
-// Run evaluates an expression over a run's ledger.
+// Run evaluates an expression over a run's ledger. Where it names a field that nothing in the log has and nothing that
+// bodycam records can have, the error is a [*SyntaxError].
 func Run(ctx context.Context, r *store.Run, lr *ledger.Reader, x *Expr, o Options) (*Result, error) {
+	if err := x.checkFields(ctx, lr); err != nil {
+		return nil, fmt.Errorf("looking through the ledger of %s: %w", r.Dir, err)
+	}
 	q := &runner{x: x, o: o, lr: lr, open: newOpener(lr), body: x.NeedsBody(), only: candidates{all: true}}
 	q.res.Answers = []Answer{}
 	if o.Index && q.body && indexed(r) {
