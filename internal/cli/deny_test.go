@@ -10,10 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/guard"
+	"github.com/bodycam-dev/bodycam/internal/harness"
 	"github.com/bodycam-dev/bodycam/internal/security"
+	"github.com/bodycam-dev/bodycam/internal/session"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/rules"
 )
@@ -308,6 +311,21 @@ printf kept > made; cat made; cp /bin/true /tmp/t; /tmp/t; sh -c 'exec /tmp/t'; 
 		if (f.Rule == "Keys stay" || f.Rule == "Nothing from tmp") && !strings.HasSuffix(f.Title, "which the recorder refused") || f.Rule == "Decoy credential read" {
 			t.Errorf("finding %q (%s)", f.Title, f.Rule)
 		}
+	}
+	// Runs that a probe makes keep the rules too.
+	f := runFlags{kind: k, network: "none", workspace: filepath.Join(dir, "ws")}
+	plan, err := f.resolve("", []string{"cat", "x.sh", "/workspace/not-read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("ws/not-read", "x")
+	h, err := harness.Get("command")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := runKept(t.Context(), session.Options{Plan: plan, Harness: h, ID: store.NewID(time.Now()), Dir: filepath.Join(dir, "kept")})
+	if err != nil || kept.Info.Guard == nil || kept.Info.Guard.Refused != 1 {
+		t.Errorf("%v, %+v", err, kept)
 	}
 	if _, errs, status := run("--kind", k, "--seccomp", "observe", "--", "sh", "x.sh"); status != ExitUsage || !strings.Contains(errs, "may make mounts") {
 		t.Errorf("status %d, %s", status, errs)

@@ -171,7 +171,7 @@ func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, 
 	if err != nil {
 		return nil, environment(err)
 	}
-	r, err := session.Run(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Progress: func(session.Progress) {}, // what is recorded is then written several times a second, and outlives us
+	r, err := runKept(ctx, session.Options{Plan: plan, Harness: h, ID: filepath.Base(dir), Dir: dir, Model: m, HostLog: host, Progress: func(session.Progress) {}, // what is recorded is then written several times a second, and outlives us
 		Tool: build(), Service: sv, Secrets: f.inside.swaps,
 		Identities: ring.Identities, Sealing: &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName()}})
 	var not *session.NotStartedError

@@ -191,7 +191,7 @@ func (a *skilled) start(ctx context.Context, name, instruction string) (*store.R
 	for _, d := range security.Plant(plan.Agent.Home, string(a.raw)+"\n"+instruction) {
 		o.Decoys = append(o.Decoys, session.Decoy{Decoy: bodycam.Decoy{Name: d.Name, Path: d.Path, Value: d.Value}, Content: d.Content})
 	}
-	return session.Run(ctx, o)
+	return runKept(ctx, o)
 }
 
 // rest shows what the agent program does by itself, with the skill in its place and nothing to use it for. That a model

@@ -230,13 +230,7 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 		o.Event = follower(out, f.json)
 	}
 	if judge != nil {
-		o.Ready, o.Watch = judge.ready, judge.watch
-		if judge.denies {
-			o.Refuse = judge.denial.refuse
-		}
-		if judge.guards {
-			o.Guard = judge.guard()
-		}
+		judge.attach(&o)
 	}
 	if err := o.Prepare(ctx); err != nil {
 		if errors.Is(err, session.ErrEnvironment) {
