@@ -85,6 +85,17 @@ func TestUnrelated(t *testing.T) {
 	}
 }
 
+// A bare command line is the agent: what it names is asked for by nobody.
+func TestBareCommandExplainsNothing(t *testing.T) {
+	for form, want := range map[string]int{"command": 1, "bodycam": 0} {
+		p := &features.Plan{}
+		p.Task.Form, p.Task.Instruction = form, "sh -c curl http://metrics.example"
+		if got := subject(t, p, nil, contact("metrics.example")).Unrelated(); len(got) != want {
+			t.Errorf("of the form %s: %+v", form, got)
+		}
+	}
+}
+
 // A build script that was there is another matter than a new one.
 func TestBuildScript(t *testing.T) {
 	s := subject(t, &features.Plan{}, nil, write("/app/Makefile"))

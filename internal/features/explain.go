@@ -60,9 +60,16 @@ type Explainer struct {
 	others   int // sibling runs
 }
 
+// bareCommand is the form of a task that is no more than a command line.
+const bareCommand = "command"
+
 // NewExplainer makes the explainer of a run's plan.
 func NewExplainer(p *Plan) *Explainer {
-	x := &Explainer{plan: p, task: newText(p.Task.Instruction, p), hosts: p.DeclaredHosts(),
+	said := p.Task.Instruction
+	if p.Task.Form == bareCommand {
+		said = "" // the command line is the agent, and no wish of anybody's
+	}
+	x := &Explainer{plan: p, task: newText(said, p), hosts: p.DeclaredHosts(),
 		baseline: map[bodycam.Resource]bool{}, siblings: map[bodycam.Resource]int{}}
 	for _, s := range p.Skills {
 		x.skills = append(x.skills, newText(s.Document, p))

@@ -14,6 +14,7 @@ type Plan struct {
 	Task struct {
 		Name        string `json:"name"`
 		Dir         string `json:"dir"`
+		Form        string `json:"form"`
 		Instruction string `json:"instruction"`
 	} `json:"task"`
 	Kind struct {
