@@ -1,0 +1,35 @@
+package session
+
+import (
+	"testing"
+
+	"github.com/bodycam-dev/bodycam"
+)
+
+// A refusal is told of the event that bears its time, and of no other call of the thread.
+func TestRefusalsFindTheirEvents(t *testing.T) {
+	x := &guarding{refusals: map[int32][]refused{7: {{at: 10, rule: "a", path: "/a", ino: 1}, {at: 20, rule: "b", path: "/b", ino: 2}, {at: 30, rule: "b", path: "/b", ino: 2}, {at: 90, rule: "c", path: "/c"}}, 8: {{at: 5, rule: "d"}}}, kept: 5}
+	for _, c := range []struct {
+		tid         int32
+		boot, last  uint64
+		errno       int32
+		typ         bodycam.Type
+		rule, path  string
+		left, leftN int
+	}{
+		{7, 9, 0, 1, bodycam.TypeOpen, "", "/given", 5, 4},  // before any
+		{7, 15, 0, 2, bodycam.TypeOpen, "", "/given", 5, 4}, // another error
+		{7, 15, 0, 1, bodycam.TypeUnlink, "", "/given", 5, 4},
+		{7, 15, 0, 1, bodycam.TypeOpen, "a", "/a", 4, 3},
+		{7, 16, 0, 1, bodycam.TypeOpen, "", "/given", 4, 3}, // refused by the kernel itself
+		{7, 25, 35, 1, bodycam.TypeExec, "b", "/b", 2, 1},   // two in one event
+		{9, 99, 0, 1, bodycam.TypeOpen, "", "/given", 2, 1},
+		{7, 95, 0, 1, bodycam.TypeOpen, "c", "/c", 1, 0},
+	} {
+		e := bodycam.Event{Type: c.typ, TID: c.tid, Boot: c.boot, LastBoot: c.last, Errno: c.errno, Path: "/given", Marks: bodycam.MarkUnverified}
+		x.attribute(&e)
+		if e.RefusedBy() != c.rule || e.Path != c.path || (e.Marks == 0) != (c.rule != "") || x.kept != c.left || len(x.refusals[7]) != c.leftN {
+			t.Errorf("%+v: %+v, %d left, %d of the thread", c, e, x.kept, len(x.refusals[7]))
+		}
+	}
+}
