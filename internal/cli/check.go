@@ -138,7 +138,7 @@ func (f *checkFlags) check(ctx context.Context, r *store.Run, further []rules.So
 	if o.Rules, err = f.set(o.Policy, p, further); err != nil {
 		return nil, loadError(err)
 	}
-	findings, err := checkRun(ctx, r, o)
+	findings, err := checkRun(ctx, r, o, nil)
 	if err != nil {
 		return nil, environment(fmt.Errorf("judging %s: %w", r.Dir, err))
 	}

@@ -27,46 +27,38 @@ func prohibit(ctx context.Context, r *store.Run, windows []bodycam.WindowSpan, l
 	if err != nil {
 		return fail(err)
 	}
-	findings, err := checkRun(ctx, r, o)
-	if err != nil {
-		return fail(err)
-	}
 	in := byWindow{list: list, seen: map[string]bool{}}
-	a, err := security.New(o)
+	findings, err := checkRun(ctx, r, o, func(e *bodycam.Event, alerts []security.Alert) {
+		if name, ok := windowOf(windows, e.Boot); ok {
+			for i := range alerts {
+				in.add(name, &alerts[i].Finding, e)
+			}
+		}
+	})
 	if err != nil {
 		return fail(err)
 	}
-	wanted := map[uint64][]*bodycam.Finding{} // of findings that no call shows as it happens
+	late := map[uint64][]*bodycam.Finding{} // what no call showed as it happened, by event
 	for i := range findings {
 		for _, seq := range findings[i].Events {
-			wanted[seq] = append(wanted[seq], &findings[i])
+			if f := &findings[i]; !in.seen[f.Rule+"\x00"+f.Resource] {
+				late[seq] = append(late[seq], f)
+			}
 		}
 	}
-	late := []func(){}
-	err = r.Events(func(e *bodycam.Event) error {
-		name, ok := windowOf(windows, e.Boot)
-		alerts := a.Event(e) // also of what comes after the agent's end: the rules need every event
-		if !ok {
-			return ctx.Err()
-		}
-		for i := range alerts {
-			in.add(name, &alerts[i].Finding, e)
-		}
-		for _, f := range wanted[e.Seq] {
-			seq, n := e.Seq, e.N()
-			late = append(late, func() {
-				if !in.seen[f.Rule+"\x00"+f.Resource] {
-					in.put(name, f, seq, n)
-				}
-			})
+	if len(late) == 0 {
+		return gaveUp(findings), nil
+	}
+	err = r.Raw(func(e *bodycam.Event) error {
+		for _, f := range late[e.Seq] {
+			if name, ok := windowOf(windows, e.Boot); ok {
+				in.put(name, f, e.Seq, e.N())
+			}
 		}
 		return ctx.Err()
 	})
 	if err != nil && !errors.Is(err, store.ErrTorn) {
 		return fail(err)
-	}
-	for _, f := range late {
-		f()
 	}
 	return gaveUp(findings), nil
 }

@@ -25,11 +25,11 @@ func judgeSecurity(ctx context.Context, r *store.Run, p *kind.Plan) ([]bodycam.F
 	if err != nil {
 		return nil, err
 	}
-	return checkRun(ctx, r, o)
+	return checkRun(ctx, r, o, nil)
 }
 
-// checkRun evaluates rules over a recorded run.
-func checkRun(ctx context.Context, r *store.Run, o security.Options) ([]bodycam.Finding, error) {
+// checkRun evaluates rules over a recorded run. each is told what calls show as they happen; it may be nil.
+func checkRun(ctx context.Context, r *store.Run, o security.Options, each func(*bodycam.Event, []security.Alert)) ([]bodycam.Finding, error) {
 	a, err := security.New(o)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,10 @@ func checkRun(ctx context.Context, r *store.Run, o security.Options) ([]bodycam.
 		return nil, err
 	}
 	err = r.Events(func(e *bodycam.Event) error {
-		a.Event(e)
+		alerts := a.Event(e)
+		if each != nil && len(alerts) > 0 {
+			each(e, alerts)
+		}
 		c.event(a, e)
 		return ctx.Err()
 	})
