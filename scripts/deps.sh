@@ -34,6 +34,8 @@ if [ -n "$missing" ]; then
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 if [ "$want" = test ]; then
+	[ -d .harness/node_modules ] && [ -d .harness/venv ] ||
+		echo "the tests need real agent programs and servers: about 1.8 GB on disk in .harness, downloaded once"
 	for pkg in codex claude-code gemini-cli anvil mcp-everything mcp-filesystem gemini-a2a; do sh scripts/harness.sh "$pkg"; done
 	sh scripts/mlflow.sh
 fi
