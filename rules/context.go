@@ -76,13 +76,13 @@ type Process struct {
 	Harness bool
 	Exited  bool
 
-	root                   *Process
-	uid, uidBefore         uint32 // of the newest event and of the one before
-	events                 uint64
-	alive                  int    // of a root: living processes of its tree, itself included
-	args, cmdline, exeline string // made when first asked for
-	made                   bool
-	standing               standing
+	root           *Process
+	uid, uidBefore uint32 // of the newest event and of the one before
+	events         uint64
+	alive          int    // of a root: living processes of its tree, itself included
+	args, cmdline  string // made when first asked for
+	made           bool
+	standing       standing
 }
 
 func (p *Process) make() {
@@ -93,10 +93,9 @@ func (p *Process) make() {
 	if len(p.Argv) > 1 {
 		p.args = joinArgs(p.Argv[1:])
 	}
-	p.cmdline, p.exeline = p.Name, p.argv0()
+	p.cmdline = p.Name
 	if p.args != "" {
 		p.cmdline += " " + p.args
-		p.exeline += " " + p.args
 	}
 }
 

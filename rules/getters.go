@@ -60,6 +60,17 @@ func given2(m *machine) (string, bool) {
 	return some(m.ev.Path2)
 }
 
+func exeline(m *machine) (string, bool) {
+	m.proc.make()
+	start := len(m.arena)
+	m.arena = append(m.arena, m.proc.argv0()...)
+	if m.proc.args != "" {
+		m.arena = append(m.arena, ' ')
+		m.arena = append(m.arena, m.proc.args...)
+	}
+	return some(m.keep(start))
+}
+
 func first(list []string) (string, bool) {
 	if len(list) == 0 {
 		return "", false
@@ -128,7 +139,7 @@ var strGetters = map[string]strGetter{
 	"proc.exepath":     func(m *machine) (string, bool) { return some(m.proc.Exe) },
 	"proc.script":      func(m *machine) (string, bool) { return some(m.proc.script()) },
 	"proc.cmdline":     func(m *machine) (string, bool) { return some(m.proc.Cmdline()) },
-	"proc.exeline":     func(m *machine) (string, bool) { m.proc.make(); return some(m.proc.exeline) },
+	"proc.exeline":     exeline,
 	"proc.args":        func(m *machine) (string, bool) { m.proc.make(); return m.proc.args, len(m.proc.Argv) > 0 },
 	"proc.cwd":         func(m *machine) (string, bool) { return some(firstOf(m.ev.CWD, m.proc.CWD)) },
 	"proc.sname":       func(m *machine) (string, bool) { return some(m.leader().Name) },

@@ -115,8 +115,22 @@ func (m *machine) absolute(given string) string {
 	return m.keep(start)
 }
 
+// isClean tells whether clean leaves an absolute path as it is.
 func isClean(p string) bool {
-	return !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (len(p) == 1 || p[len(p)-1] != '/')
+	for i := 0; ; {
+		part := p[i+1:]
+		next := strings.IndexByte(part, '/')
+		if next >= 0 {
+			part = part[:next]
+		}
+		if part == "" || part == "." || part == ".." {
+			return len(p) == 1
+		}
+		if next < 0 {
+			return true
+		}
+		i += 1 + next
+	}
 }
 
 // clean removes ".", ".." and doubled slashes from an absolute path in place and returns the new length.

@@ -638,3 +638,20 @@ func TestHostileProcessTree(t *testing.T) {
 		t.Errorf("%d processes are kept", len(tb.procs))
 	}
 }
+
+// isClean says of every path what clean would make of it.
+func TestIsClean(t *testing.T) {
+	parts := []string{"", ".", "..", "a", ".a", "..a", "a.", "..."}
+	for _, a := range parts {
+		for _, b := range parts {
+			for _, c := range parts {
+				for _, p := range []string{"/" + a, "/" + a + "/" + b, "/" + a + "/" + b + "/" + c} {
+					buf := []byte(p)
+					if is, want := isClean(p), string(buf[:clean(buf)]) == p; is != want {
+						t.Errorf("%q is clean: %v, want %v", p, is, want)
+					}
+				}
+			}
+		}
+	}
+}
