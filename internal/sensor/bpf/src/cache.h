@@ -394,7 +394,8 @@ noinline_fn int used_slot(int fd)
 	return file_slot(c, fd);
 }
 
-static inline_always int moved_slowly(int fd, __u64 rd, __u64 wr)
+/* moved adds what a call read from, or wrote to, the file behind fd. */
+static inline_always int moved(int fd, __u64 rd, __u64 wr)
 {
 	int slot = used_slot(fd);
 	opaque(slot);
@@ -407,25 +408,9 @@ static inline_always int moved_slowly(int fd, __u64 rd, __u64 wr)
 	return 0;
 }
 
-/* moved adds what a call read from, or wrote to, the file behind fd. */
-static inline_always void moved(struct task_struct *t, int fd, __u64 rd, __u64 wr)
+/* closed counts the end of a descriptor through which something went. */
+static inline_always void closed(struct cache *c, int fd)
 {
-	struct cache *c = my_cache();
-	struct file *f = c ? fd_file(t, fd) : 0;
-	struct entry *e = f ? known_entry(c, fd, f) : 0;
-	if (!e) {
-		moved_slowly(fd, rd, wr);
-		return;
-	}
-	e->rd += rd;
-	e->wr += wr;
-}
-
-static inline_always void closed(int fd)
-{
-	struct cache *c = my_cache();
-	if (!c)
-		return;
 	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
 	if (!r->file || r->fd != fd)
 		return;
@@ -438,6 +423,26 @@ static inline_always void closed(int fd)
 	e->last_close = bpf_ktime_get_boot_ns();
 	if (!e->closes++)
 		e->first_close = e->last_close;
+}
+
+/* on_descriptor handles the calls that only use a descriptor: reading and writing n bytes, and closing. */
+static inline_always int on_descriptor(struct task_struct *t, __u8 act, int fd, __u64 n)
+{
+	__u64 rd = act == A_READ ? n : 0, wr = act == A_WRITE ? n : 0;
+	struct cache *c = my_cache();
+	if (c && act == A_CLOSE) {
+		closed(c, fd);
+		return 0;
+	}
+	if (act == A_CLOSE)
+		return 0;
+	struct file *f = c ? fd_file(t, fd) : 0;
+	struct entry *e = f ? known_entry(c, fd, f) : 0;
+	if (!e)
+		return moved(fd, rd, wr);
+	e->rd += rd;
+	e->wr += wr;
+	return 0;
 }
 
 #endif

@@ -497,8 +497,8 @@ noinline_fn int on_reflink(void)
 	if (!f)
 		return 0;
 	__u64 n = range[2] ? range[2] : f->f_inode->i_size;
-	moved_slowly(range[0], n, 0);
-	moved_slowly(s->arg[0], 0, n);
+	moved(range[0], n, 0);
+	moved(s->arg[0], 0, n);
 	return 0;
 }
 
@@ -567,12 +567,11 @@ static inline_always int dispatch(struct scratch *s, struct call *c)
 	switch (c->act) {
 	case A_OPENHOW:
 		load_how(s, c->fd);
+	case A_OPEN: /* fall through */
 		return s->ret < 0 ? on_path() : on_open();
 	case A_CLONE3:
 		load_flags(s, c->fd);
-		return s->ret < 0 ? on_args() : 0;
-	case A_OPEN:
-		return s->ret < 0 ? on_path() : on_open();
+		return on_args();
 	case A_PATH:
 	case A_MOVE:
 	case A_RENAME:
@@ -590,9 +589,10 @@ static inline_always int dispatch(struct scratch *s, struct call *c)
 		return on_args();
 	case A_CLONE:
 	case A_FAILED:
-	case A_SOCKET:
 	case A_KILL:
-		return s->ret < 0 || (c->act == A_SOCKET && reaches_past(s)) ? on_args() : 0;
+		return on_args();
+	case A_SOCKET:
+		return s->ret < 0 || reaches_past(s) ? on_args() : 0;
 	case A_PRCTL:
 		return on_prctl();
 	case A_MMAP:
@@ -649,6 +649,7 @@ static inline_always bool no_matter(__u8 act, struct pt_regs *regs, long ret, bo
 	case A_FAILED:
 	case A_KILL:
 	case A_CLONE:
+	case A_CLONE3:
 		return ret >= 0;
 	case A_IOCTL:
 		return !ioctl_matters(compat ? regs->cx : regs->si, ret);
@@ -670,18 +671,8 @@ static noinline_fn int on_watched(struct pt_regs *regs, long ret, __u64 nr)
 		return on_other_abi(regs, ret, nr);
 	if (act == A_NONE || no_matter(act, regs, ret, compat) || !mine(t))
 		return 0;
-	__u64 first = compat ? (__u32)regs->bx : regs->di; /* of these calls the descriptor */
-	switch (act) {
-	case A_CLOSE:
-		closed(first);
-		return 0;
-	case A_READ:
-		moved(t, first, ret, 0);
-		return 0;
-	case A_WRITE:
-		moved(t, first, 0, ret);
-		return 0;
-	}
+	if (act == A_READ || act == A_WRITE || act == A_CLOSE)
+		return on_descriptor(t, act, compat ? regs->bx : regs->di, ret);
 	struct scratch *s = scratch();
 	if (!s)
 		return 0;
@@ -705,8 +696,8 @@ static noinline_fn int on_watched(struct pt_regs *regs, long ret, __u64 nr)
 		load_indirect(s, s->arg[0]);
 		return on_mmap();
 	case A_COPY:
-		moved_slowly(arg(s, c->fd), ret, 0);
-		moved_slowly(arg(s, c->fd2), 0, ret);
+		moved(arg(s, c->fd), ret, 0);
+		moved(arg(s, c->fd2), 0, ret);
 		return 0;
 	}
 	return act >= A_CONNECT && act <= A_URING ? dispatch_net() : dispatch(s, &s->call);
