@@ -80,7 +80,10 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := misspelt(root, args[1:])
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return ExitOK
 	}
@@ -126,7 +129,49 @@ host that the agent and every process it starts touch. The record doesn't depend
 	root.AddCommand(checkCommand(s), rulesCommand(s), judgeCommand(s))
 	root.AddCommand(hiddenCommands(s)...)
 	cobra.EnableCommandSorting = false
+	plainArguments(root)
 	return root
+}
+
+// misspelt is the error for a command that a group of commands lacks: cobra would print the group's help and call that success.
+func misspelt(root *cobra.Command, args []string) error {
+	cmd, rest, err := root.Find(args)
+	if err != nil || cmd == root || cmd.Runnable() || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") {
+		return nil // what else is wrong comes out when it is executed
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	err = usage("%s %s: there is no such command", cmd.CommandPath(), rest[0])
+	if near := kind.Nearest(rest[0], names); near != "" {
+		return withHint(err, "did you mean "+near+"?")
+	}
+	return withHint(err, "there are "+strings.Join(names, ", "))
+}
+
+// plainArguments says what a command wants instead of how many arguments cobra counted.
+func plainArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			var told *statusError
+			switch {
+			case err == nil || errors.As(err, &told):
+				return err
+			case len(args) == 0:
+				err = usage("%s: an argument is missing", c.CommandPath())
+			default:
+				err = usage("%s: these arguments aren't what it takes: %q", c.CommandPath(), args)
+			}
+			return withHint(err, "usage: "+strings.Join(strings.Fields(c.UseLine()), " "))
+		}
+	}
+	for _, c := range cmd.Commands() {
+		plainArguments(c)
+	}
 }
 
 // nearFlag names the flag that was likely meant.

@@ -57,7 +57,11 @@ behind is named and removed, as every run does.` + exits("0  a run can be record
 func examine(ctx context.Context) []checkup {
 	list := []checkup{leftovers()} // before the sandbox is tried, which would remove them
 	for _, f := range bpf.Probe() {
-		list = append(list, checkup{Group: "eBPF", Name: f.Name, OK: f.OK, Why: f.Why, Need: f.Needed})
+		c := checkup{Group: "eBPF", Name: f.Name, OK: f.OK, Why: f.Why, Need: f.Needed}
+		if !c.OK && !c.Need {
+			c.Why = "not needed: the programs above do without"
+		}
+		list = append(list, c)
 	}
 	for _, c := range sandbox.Available(ctx) {
 		list = append(list, checkup{Group: "sandbox", Name: c.Name, OK: c.OK, Why: c.Why, Need: c.Name == "sandbox"})

@@ -31,7 +31,11 @@ erased is left out.` + exits("0  written", "2  usage", "3  the ledger can't be r
 		RunE: func(_ *cobra.Command, args []string) error {
 			write := export.Formats[format]
 			if write == nil {
-				return usage("--format %s: want %s", format, strings.Join(slices.Sorted(maps.Keys(export.Formats)), ", "))
+				known := strings.Join(slices.Sorted(maps.Keys(export.Formats)), ", ")
+				if format == "" {
+					return usage("--format is missing: want %s", known)
+				}
+				return usage("--format %s: want %s", format, known)
 			}
 			r, err := f.open(args[0])
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -227,6 +228,9 @@ func (f *verifyFlags) verify(ctx context.Context, path string) (*verification, e
 		}
 	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, withHint(usage("%s: there is no such run directory or bundle", path), "`bodycam run` prints where it leaves its run directories (by default under ./runs)")
+	}
 	if err != nil {
 		return nil, usage("%w", err)
 	}
