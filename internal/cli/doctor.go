@@ -29,9 +29,10 @@ func doctorCommand(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "List what this machine and user can do, and what is missing for more",
-		Long: `Try everything that bodycam uses: eBPF program types (by loading them), cgroups, namespaces, overlay, KVM, and the agent
-programs. What isn't there is listed with why, and with what bodycam does instead. What recorders that were killed left
-behind is named and removed, as every run does.` + exits("0  a run can be recorded here", "3  it can't"),
+		Long: `Try everything that bodycam uses: eBPF program types (by loading them), cgroups, namespaces, overlay, KVM, the
+kernel's questions before it opens a file (for rules of mode deny), and the agent programs. What isn't there is listed
+with why, and with what bodycam does instead. What recorders that were killed left behind is named and removed, as
+every run does.` + exits("0  a run can be recorded here", "3  it can't"),
 		Example: "  bodycam doctor\n  sudo bodycam doctor --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
