@@ -227,17 +227,17 @@ func (s *run) life(parent context.Context) error {
 			errs = append(errs, fmt.Errorf("verify: %w", err))
 		}
 	} else {
-		why := "the run was interrupted"
+		why, stopped := "the run was interrupted", s.stopped.Load()
 		switch {
-		case s.stopped.Load() != nil:
-			why = "the run was stopped"
+		case stopped != nil:
+			why = "the run was stopped: " + *stopped
 		case interrupted:
 		case !s.started:
 			why = "the agent was never started"
 		default:
 			why = "the run's total time was used up"
 		}
-		if s.started {
+		if s.started && stopped == nil { // a stop is noted with what stood still
 			s.note("%s", why)
 		}
 		s.update(func(r *bodycam.Run) {

@@ -50,7 +50,7 @@ func TestStop(t *testing.T) {
 	if s.Reason != "it read the host's name" || !slices.ContainsFunc(s.Processes, func(f Frozen) bool { return slices.Contains(f.Argv, "-c") && f.CWD == "/workspace" }) {
 		t.Errorf("stopped.json says %+v", s)
 	}
-	if r.Info.Outcome.Status != bodycam.OutcomeError || !strings.Contains(strings.Join(r.Info.Notes, " "), "stopped: it read") {
+	if r.Info.Outcome.Status != bodycam.OutcomeError || !strings.Contains(r.Info.Outcome.Error, "stopped: it read the host's name, so the tests") || !strings.Contains(strings.Join(r.Info.Notes, " "), "stopped: it read") {
 		t.Errorf("run.json says %+v, %q", r.Info.Outcome, r.Info.Notes)
 	}
 	if a := phaseNamed(t, r, "agent"); a.Signal == "" {
