@@ -50,7 +50,7 @@ const (
 	chunkBytes  = 128 << 10
 	chunkJobs   = 320
 	spareChunks = 24
-	readyChunks = 4       // made before they are needed
+	readyChunks = 3       // made before they are needed
 	handAt      = 1 << 20 // so many bytes are handed to the committer at once
 	frameWeight = 128     // bytes of a record's frame, about
 )

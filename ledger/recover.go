@@ -522,6 +522,9 @@ func start(store Store, opts Options, gen *Genesis, unlock io.Closer, rec *recov
 	w.pending = work{chunks: []*chunk{w.freshChunk(rec.segment.segment)}, next: rec.next, seals: rec.tails}
 	wall, _ := opts.Now()
 	w.sealedAt = time.Now()
+	if rec.next == 0 {
+		w.signedAt, w.commit.signedAt = w.sealedAt, w.sealedAt // a new log's first checkpoint is due like the others
+	}
 	w.openEpoch(rec.epoch, wall)
 	note := rec.note
 	note.Recorder, note.Boot = opts.Recorder, opts.Boot
