@@ -71,8 +71,9 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 		}
 	}
 	asked := show || f.webhook != "" || !stopOn.never
-	if !asked && len(p.Judge.Rules) == 0 {
-		return nil, nil // the built-in rules only tell
+	own := len(p.Judge.Rules) > 0 // the built-in rules only tell
+	if !asked && !own {
+		return nil, nil
 	}
 	o := security.Options{Policy: securityPolicy(&bodycam.Run{}, p), Now: time.Now()}
 	for _, d := range decoys {
@@ -82,16 +83,18 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 	if o.Suppressions, err = suppressions(p); err != nil {
 		return nil, usage("%w", err)
 	}
-	set, _, err := liveRules(o.Policy, p)
-	if err != nil {
-		return nil, err
-	}
-	if !asked && !hasMode(set, rules.ModeStop) && !hasMode(set, rules.ModeDeny) {
-		return nil, nil
-	}
 	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{})}
-	l.denies, l.guards = denies(set)
-	l.exe, l.user = needs(set)
+	if own {
+		set, _, err := liveRules(o.Policy, p)
+		if err != nil {
+			return nil, err
+		}
+		if !asked && !hasMode(set, rules.ModeStop) && !hasMode(set, rules.ModeDeny) {
+			return nil, nil
+		}
+		l.denies, l.guards = denies(set)
+		l.exe, l.user = needs(set)
+	}
 	var out io.Writer
 	if show {
 		out = to
