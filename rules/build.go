@@ -155,6 +155,7 @@ const standingQuestions = 128
 
 // standing is what was worked out about a process, as long as no program changes.
 type standing struct {
+	of           *machine
 	at           uint64 // of the table's changes
 	asked, holds [standingQuestions / 64]uint64
 }

@@ -48,7 +48,7 @@ func FuzzCondition(f *testing.F) {
 			m := &machine{ctx: family(), memo: make([]uint32, c.slots)}
 			m.reset(ev)
 			// What is built for one event type must answer as what is built for all.
-			b := newBuilder(0)
+			b := newBuilder(c.slots)
 			want := false
 			if ok := b.pred(k, anyType); ok != nil {
 				want = ok(m)
@@ -61,9 +61,18 @@ func FuzzCondition(f *testing.F) {
 			if got != want {
 				t.Fatalf("%q for %s: %v, but %v when built for all types", cond, ev.Type, got, want)
 			}
+			// What an event's form says of a condition never says it false where it is true, or true where it is false.
+			most, least := b.bound(k, int(ev.Type), true), b.bound(k, int(ev.Type), false)
+			m.memo = make([]uint32, b.slots)
+			m.reset(ev)
+			if got && !most.holds(m) || !got && least.holds(m) {
+				t.Fatalf("%q for %s is %v, and between %v and %v by its form", cond, ev.Type, got, least.holds(m), most.holds(m))
+			}
 		}
 	})
 }
+
+func (x built) holds(m *machine) bool { return x.ok == nil && x.value || x.ok != nil && x.ok(m) }
 
 func FuzzOutput(f *testing.F) {
 	for _, s := range []string{"%proc.name and %20fd.name.", "%toupper(proc.aname[1])%", "%proc.env %evt.arg.flags %x.y", "%join(\"a\", proc.argv)"} {

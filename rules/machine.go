@@ -78,8 +78,8 @@ func (m *machine) reset(e *bodycam.Event) {
 	}
 	m.standing = nil
 	if t := m.table; t != nil && m.proc == t.last {
-		if m.standing = &m.proc.standing; m.standing.at != t.changes {
-			*m.standing = standing{at: t.changes}
+		if m.standing = &m.proc.standing; m.standing.at != t.changes || m.standing.of != m {
+			*m.standing = standing{of: m, at: t.changes}
 		}
 	}
 }
