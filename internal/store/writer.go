@@ -52,7 +52,7 @@ type Writer struct {
 	buf    []byte
 	seq    uint64
 	counts bodycam.RunCounts
-	types  map[bodycam.Type]uint64
+	types  [256]uint64   // calls, by an event's type
 	rows   []bodycam.Row // as they will be sealed
 	seal   *sealer       // nil: the run has no ledger
 	err    error         // the first failure to record: sticky
@@ -87,7 +87,7 @@ func Create(dir string, info bodycam.Run, sealing *Sealing) (_ *Writer, err erro
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	w := &Writer{dir: dir, info: info, types: map[bodycam.Type]uint64{}}
+	w := &Writer{dir: dir, info: info}
 	for _, sub := range []string{AgentDir, VerifierDir, ArtifactsDir} {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o700); err != nil {
 			return nil, fmt.Errorf("making the run directory: %w", err)
@@ -339,7 +339,9 @@ func (w *Writer) count() {
 	w.info.Counts.Events, w.info.Counts.Calls = w.counts.Events, w.counts.Calls
 	w.info.Counts.ByType = map[string]uint64{}
 	for t, n := range w.types {
-		w.info.Counts.ByType[t.String()] = n
+		if n > 0 {
+			w.info.Counts.ByType[bodycam.Type(t).String()] += n
+		}
 	}
 }
 
