@@ -135,6 +135,7 @@ type denial struct {
 
 	files     *security.Analyser // of the one goroutine that the kernel's questions come from
 	exe, user bool               // its rules ask for the process's program, for its user
+	known     map[file]string    // names that files had when the agent started, with a NUL between them
 }
 
 // begin takes the rules that refuse. Others have no part in it: calls wait.
@@ -182,16 +183,44 @@ func (d *denial) refuse(e *bodycam.Event) string {
 	return ""
 }
 
-// refuseFile is asked by the guard, while the call waits.
-func (d *denial) refuseFile(e *bodycam.Event) string { return d.files.Denies(e) }
+// file is a file as stat tells it.
+type file struct{ dev, ino uint64 }
+
+// mostKnown bounds the files whose names are kept.
+const mostKnown = 4 << 20
 
 // named takes in which file a name is of.
 func (d *denial) named(dev, ino uint64, path string) error {
-	d.files.Name(dev, ino, path)
-	if d.files.Dropped() > 0 {
-		return errors.New("rules of mode deny are about more files than can be kept apart: let them name fewer")
+	if d.known == nil {
+		d.known = map[file]string{}
 	}
+	if len(d.known) >= mostKnown {
+		return errors.New("rules of mode deny are about more files than can be told apart by what they are: let the sandbox write to fewer, or the rules not ask for programs and users")
+	}
+	f := file{dev, ino}
+	if names, ok := d.known[f]; ok {
+		if slices.Contains(strings.Split(names, "\x00"), path) {
+			return nil
+		}
+		path = names + "\x00" + path
+	}
+	d.known[f] = path
 	return nil
+}
+
+// refuseFile is asked by the guard, while the call waits.
+func (d *denial) refuseFile(e *bodycam.Event) string {
+	f := file{e.Dev, e.Ino}
+	if names, ok := d.known[f]; ok && names != e.Path { // it has other names, or had: the rules must hear of them
+		for n := range strings.SplitSeq(names, "\x00") {
+			d.files.Name(f.dev, f.ino, n)
+		}
+		delete(d.known, f)
+		if d.files.Dropped() > 0 {
+			return "of mode deny: more renamed files than can be told apart"
+		}
+	}
+	return d.files.Denies(e)
 }
 
 // wants tells whether a file must be known by what it is. Where the rules go by its name and the call alone that is

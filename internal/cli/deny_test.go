@@ -230,13 +230,13 @@ func TestDenyRun(t *testing.T) {
 		}
 		return p
 	}
-	write("ws/x.sh", `for f in ~/.ssh/id_*; do cat $f; ln -s $f s; cat s; ln $f h; cat h; mv h g; cat g; done
+	write("ws/x.sh", `for f in ~/.ssh/id_*; do cat $f; wc -l $f > count; ln -s $f s; cat s; ln $f h; cat h; mv h g; cat g; done
 printf kept > made; cat made; cp /bin/true /tmp/t; /tmp/t; sh -c 'exec /tmp/t'; cp made /workspace/not-read; cat /workspace/not-read; echo end
 `)
 	write("keys.yaml", `- rule: Keys stay
   desc: A key was opened for reading.
   mode: deny
-  condition: (read_open and body.path pmatch (secret_paths, decoy_paths)) or (read_open and body.path = /workspace/not-read)
+  condition: (read_open and body.path pmatch (secret_paths, decoy_paths) and not proc.exepath = /usr/bin/wc) or (read_open and body.path = /workspace/not-read)
   output: "%proc.exepath read %body.path"
   priority: CRITICAL
 - rule: Nothing from tmp
@@ -308,7 +308,7 @@ printf kept > made; cat made; cp /bin/true /tmp/t; /tmp/t; sh -c 'exec /tmp/t'; 
 		}
 	}
 	for _, f := range findings {
-		if (f.Rule == "Keys stay" || f.Rule == "Nothing from tmp") && !strings.HasSuffix(f.Title, "which the recorder refused") || f.Rule == "Decoy credential read" {
+		if (f.Rule == "Keys stay" || f.Rule == "Nothing from tmp") && !strings.HasSuffix(f.Title, "which the recorder refused") || f.Rule == "Decoy credential read" && !strings.HasPrefix(f.Title, "/usr/bin/wc ") {
 			t.Errorf("finding %q (%s)", f.Title, f.Rule)
 		}
 	}

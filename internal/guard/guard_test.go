@@ -126,7 +126,7 @@ type keys struct {
 func (k *keys) survey(t testing.TB, b *box) {
 	t.Helper()
 	k.names = map[[2]uint64]bool{}
-	_, err := guard.Survey(b.InitPID(), b.HostUID(0), func(p string) bool { return strings.HasPrefix(p, "/root/.ssh/") },
+	_, err := guard.Survey(t.Context(), b.InitPID(), b.HostUID(0), func(p string) bool { return strings.HasPrefix(p, "/root/.ssh/") },
 		func(f guard.Found) error { k.names[[2]uint64{f.Dev, f.Ino}] = true; return nil })
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@
 package guard
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -35,13 +36,13 @@ const (
 // an overlay are known by their name alone, since there were too many to have them copied: a file of an overlay's lower
 // layer becomes another one when it is renamed or linked. Call it before Watch, and before the commands that are to be
 // watched.
-func Survey(init int, root uint32, want func(path string) bool, tell func(Found) error) (byName int, err error) {
+func Survey(ctx context.Context, init int, root uint32, want func(path string) bool, tell func(Found) error) (byName int, err error) {
 	places, err := placesOf(init)
 	if err != nil {
 		return 0, fmt.Errorf("surveying the sandbox: %w", err)
 	}
 	defer closeAll(places)
-	s := &survey{want: want, tell: tell, points: map[string]bool{}}
+	s := &survey{ctx: ctx, want: want, tell: tell, points: map[string]bool{}}
 	for _, p := range places {
 		s.points[p.point] = true
 	}
@@ -78,6 +79,7 @@ func (s *survey) all(places []place, root int) error {
 const secbitNoSetuidFixup = 1 << 2 // linux/securebits.h
 
 type survey struct {
+	ctx     context.Context
 	want    func(string) bool
 	tell    func(Found) error
 	points  map[string]bool // where mounts are: they have their own turn
@@ -114,6 +116,9 @@ func (s *survey) dir(dir *os.File, name string, depth int) error {
 		return fmt.Errorf("%s lies deeper than %d directories", name, mostDeep)
 	}
 	for {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
 		list, err := dir.ReadDir(1024)
 		for _, e := range list {
 			if err := s.entry(int(dir.Fd()), e, path.Join(name, e.Name()), depth); err != nil {

@@ -32,7 +32,7 @@ func (s *run) agent(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrEnvironment, err)
 		}
 	}
-	if err := s.beginGuard(); err != nil {
+	if err := s.beginGuard(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -62,12 +63,12 @@ func (s *run) newGuard() error {
 }
 
 // beginGuard has the kernel ask from now on.
-func (s *run) beginGuard() error {
+func (s *run) beginGuard(ctx context.Context) error {
 	if s.guards == nil {
 		return nil
 	}
 	init := s.box.InitPID()
-	byName, err := guard.Survey(init, s.box.HostUID(0), s.o.Guard.Wants, func(f guard.Found) error { return s.o.Guard.Named(f.Dev, f.Ino, f.Path) })
+	byName, err := guard.Survey(ctx, init, s.box.HostUID(0), s.o.Guard.Wants, func(f guard.Found) error { return s.o.Guard.Named(f.Dev, f.Ino, f.Path) })
 	if err != nil {
 		return err
 	}
