@@ -26,7 +26,7 @@ type pauser struct {
 	quit   chan struct{}
 	once   sync.Once
 	frozen atomic.Bool
-	busy   atomic.Bool // the reader is at a step for which much waits
+	busy   atomic.Bool // the reader is at a step
 	count  atomic.Uint64
 	stops  atomic.Uint64 // of the kernel's count, those dealt with
 }

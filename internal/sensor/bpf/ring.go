@@ -1,9 +1,11 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -24,8 +26,9 @@ type ring struct {
 	consumer []byte // one page, ours to write
 	producer []byte // one page and the data, mapped twice in a row
 	data     []byte
-	epoll    int
-	event    int // ends wait at once
+	file     *os.File // the ring again: the Go runtime's poller waits for it
+	conn     syscall.RawConn
+	kicked   atomic.Bool
 }
 
 func newRing(m *ebpf.Map) (*ring, error) {
@@ -40,29 +43,35 @@ func newRing(m *ebpf.Map) (*ring, error) {
 		return nil, fmt.Errorf("mapping the ring's data: %w", err)
 	}
 	r.data = r.producer[page:]
-	if r.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err == nil {
-		r.event, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	}
-	for _, fd := range []int{m.FD(), r.event} {
-		if err == nil {
-			err = unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN})
-		}
-	}
-	if err != nil {
+	if err := r.poll(m.FD()); err != nil {
 		r.close()
 		return nil, fmt.Errorf("polling the ring: %w", err)
 	}
 	return r, nil
 }
 
+// poll gives the ring to the Go runtime's poller. A thread of the reader's own that sleeps in the kernel would cost more: each
+// time it wakes, the runtime wakes its monitor, which then looks every 20 µs how the thread fares.
+func (r *ring) poll(fd int) error {
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	err = unix.SetNonblock(fd, true) // what can't block is polled
+	r.file = os.NewFile(uintptr(fd), "ring")
+	if err == nil {
+		r.conn, err = r.file.SyscallConn()
+	}
+	if err == nil {
+		err = r.file.SetReadDeadline(time.Time{}) // fails where it can't be polled
+	}
+	return err
+}
+
 func (r *ring) close() {
 	_ = unix.Munmap(r.consumer)
 	_ = unix.Munmap(r.producer)
-	for _, fd := range []int{r.epoll, r.event} {
-		if fd > 0 {
-			_ = unix.Close(fd)
-		}
-	}
+	_ = r.file.Close()
 }
 
 func position(page []byte) *uint64 { return (*uint64)(unsafe.Pointer(&page[0])) }
@@ -72,11 +81,13 @@ func (r *ring) waiting() uint64 {
 	return atomic.LoadUint64(position(r.producer)) - atomic.LoadUint64(position(r.consumer))
 }
 
-// wait returns when the kernel asks for it, or after the time given.
+// wait returns when the kernel says that there is something, or after the time given.
 func (r *ring) wait(d time.Duration) error {
-	var ev [1]unix.EpollEvent
-	_, err := unix.EpollWait(r.epoll, ev[:], int(d.Milliseconds()))
-	if err != nil && err != unix.EINTR {
+	err := r.file.SetReadDeadline(time.Now().Add(d))
+	if err == nil && !r.kicked.Load() {
+		err = r.conn.Read(func(uintptr) bool { return r.waiting() > 0 })
+	}
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("waiting for the ring: %w", err)
 	}
 	return nil
@@ -84,7 +95,8 @@ func (r *ring) wait(d time.Duration) error {
 
 // kick makes wait return, now and from then on.
 func (r *ring) kick() {
-	_, _ = unix.Write(r.event, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // can't fail: the count is far from full
+	r.kicked.Store(true)
+	_ = r.file.SetReadDeadline(time.Unix(1, 0)) // it worked before
 }
 
 // drain hands finished records to f, one by one and where they lie, until none waits or most bytes are done, and gives

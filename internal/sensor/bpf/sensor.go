@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/sensor"
@@ -56,7 +57,7 @@ type Sensor struct {
 	ring     *ring
 	dec      *decoder
 	pause    *pauser
-	watch    *time.Timer // runs while the reader is at a step for which much waits
+	watch    *time.Timer // runs while the reader is at a step
 	stopRead atomic.Bool
 	failure  atomic.Pointer[error]
 	running  atomic.Pointer[bodycam.Counters]
@@ -174,12 +175,9 @@ const stepBytes = 64 << 10
 func (s *Sensor) read() {
 	defer s.wg.Done()
 	defer close(s.drained)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	began := threadCPU()
 	for {
 		stopping := s.stopRead.Load()
-		s.drain(began)
+		s.drain()
 		if s.ring.waiting() > 0 { // the first record is still being written
 			time.Sleep(50 * time.Microsecond)
 			continue
@@ -197,24 +195,23 @@ func (s *Sensor) read() {
 			s.fail(err)
 		}
 	}
-	s.tell(began)
+	s.tell(0)
 }
 
-// drain takes what waits in the ring. Where that is much and the sink takes long over a step, the pauser looks after the
-// ring meanwhile.
-func (s *Sensor) drain(began int64) {
-	n := s.ring.waiting()
-	if n >= stepBytes {
-		s.pause.busy.Store(true)
-		defer func() { s.watch.Stop(); s.pause.busy.Store(false) }()
-	}
-	for n > 0 && s.ring.waiting() > 0 {
-		if s.pause.busy.Load() {
-			s.watch.Reset(stepLong)
-		}
+// drain takes what waits in the ring. Where the sink takes long over a step, the pauser looks after the ring meanwhile.
+func (s *Sensor) drain() {
+	runtime.LockOSThread() // for its CPU time
+	defer runtime.UnlockOSThread()
+	s.pause.busy.Store(true)
+	defer func() { s.watch.Stop(); s.pause.busy.Store(false) }()
+	cpu := threadCPU()
+	for n := uint64(1); n > 0 && s.ring.waiting() > 0; {
+		s.watch.Reset(stepLong)
 		n = s.ring.drain(stepBytes, s.take)
 		s.pause.look()
-		s.tell(began)
+		now := threadCPU()
+		s.tell(now - cpu)
+		cpu = now
 	}
 }
 
@@ -251,17 +248,18 @@ func (s *Sensor) take(record []byte) {
 	}
 }
 
-// tell notes for Health how far the reader is.
-func (s *Sensor) tell(began int64) {
+// tell notes for Health how far the reader is, and how much CPU time that took.
+func (s *Sensor) tell(cpu int64) {
 	c := s.dec.total()
 	s.running.Store(&c)
-	s.cpu.Store(threadCPU() - began)
+	s.cpu.Add(cpu)
 }
 
-// threadCPU is the CPU time of the calling thread, which a locked goroutine owns.
+// threadCPU is the CPU time of the calling thread, which has to be locked. The call is a raw one: it can't block, and the Go
+// runtime need not take notice.
 func threadCPU() int64 {
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
+	if _, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
 		return 0
 	}
 	return ts.Nano()
