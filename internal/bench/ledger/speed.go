@@ -343,12 +343,12 @@ func measure(c *config, s *sample, lat *[]time.Duration) (took time.Duration, by
 		return 0, 0, err
 	}
 	defer os.RemoveAll(dir)
+	runtime.GC() // what the configuration before left behind isn't this one's to clear away
 	r, err := c.open(dir)
 	if err != nil {
 		return 0, 0, err
 	}
 	n := s.n
-	runtime.GC() // what the configuration before left behind isn't this one's to clear away
 	begin := time.Now()
 	last := begin
 	for i := range n {
