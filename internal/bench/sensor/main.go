@@ -140,8 +140,8 @@ func bench(runs int, only, with []string, seal bool) error {
 	return nil
 }
 
-// ringMapped is how much of a process's memory the ring is: 32 MiB, mapped twice.
-const ringMapped = 64 << 20
+// ringMapped is how much of a process's memory the ring is.
+const ringMapped = 32 << 20
 
 // printRow prints a workload's line of the table and returns what is to be said of it below.
 func printRow(name string, rs []recorder, got [][]result) (notes []string) {

@@ -24,8 +24,9 @@ const (
 type ring struct {
 	size     uint64
 	consumer []byte // one page, ours to write
-	producer []byte // one page and the data, mapped twice in a row
+	producer []byte // one page and the data
 	data     []byte
+	whole    []byte   // a record that goes on at the ring's beginning
 	file     *os.File // the ring again: the Go runtime's poller waits for it
 	conn     syscall.RawConn
 	kicked   atomic.Bool
@@ -38,7 +39,7 @@ func newRing(m *ebpf.Map) (*ring, error) {
 	if r.consumer, err = unix.Mmap(m.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, fmt.Errorf("mapping the ring's consumer page: %w", err)
 	}
-	if r.producer, err = unix.Mmap(m.FD(), int64(page), page+2*int(r.size), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+	if r.producer, err = unix.Mmap(m.FD(), int64(page), page+int(r.size), unix.PROT_READ, unix.MAP_SHARED); err != nil {
 		_ = unix.Munmap(r.consumer)
 		return nil, fmt.Errorf("mapping the ring's data: %w", err)
 	}
@@ -99,6 +100,17 @@ func (r *ring) kick() {
 	_ = r.file.SetReadDeadline(time.Unix(1, 0)) // it worked before
 }
 
+// record returns a record's n bytes, which begin at off.
+func (r *ring) record(off, n uint64) []byte {
+	off &= r.size - 1
+	if off+n <= r.size {
+		return r.data[off : off+n]
+	}
+	r.whole = append(r.whole[:0], r.data[off:]...)
+	r.whole = append(r.whole, r.data[:off+n-r.size]...)
+	return r.whole
+}
+
 // drain hands finished records to f, one by one and where they lie, until none waits or most bytes are done, and gives
 // their room back to the kernel. It returns how many bytes that were. f may keep nothing of a record.
 func (r *ring) drain(most uint64, f func(record []byte)) uint64 {
@@ -113,7 +125,7 @@ func (r *ring) drain(most uint64, f func(record []byte)) uint64 {
 		}
 		n := uint64(head &^ ringDiscard)
 		if head&ringDiscard == 0 {
-			f(r.data[off+ringHead : off+ringHead+n])
+			f(r.record(off+ringHead, n))
 		}
 		at += ringHead + (n+7)&^7
 	}
