@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/kind"
@@ -15,18 +16,23 @@ import (
 
 // boxed runs the sensors' shared cases as agents of whole runs: in a box, recorded, stored, and read back.
 type boxed struct {
+	sensor  string // bpf or ptrace
 	seccomp string
 	blind   map[string]string
 	refused map[string]bodycam.Type
 }
 
 func (b boxed) Traits() sensortest.Traits {
+	if b.sensor == "ptrace" {
+		return sensortest.Traits{OwnPIDs: true, StartGrain: 10 * time.Millisecond, Blind: b.blind, Refused: b.refused}
+	}
 	return sensortest.Traits{Bytes: true, Walks: true, OwnPIDs: true, Blind: b.blind, Refused: b.refused}
 }
 
 // Start runs a workload as the agent of a run of its own. The record that it returns is the workload's part of the run's.
 func (b boxed) Start(t testing.TB, w sensortest.Workload) sensortest.Record {
 	o := options(t.(*testing.T), w.Argv, func(p *kind.Plan) {
+		p.Sensors = []string{b.sensor}
 		p.Seccomp, p.Workdir, p.Network = b.seccomp, w.Dir, kind.Network{Mode: "none"}
 		p.Judge.Workspace = nil
 		for _, v := range w.Env {
@@ -61,7 +67,7 @@ func (b boxed) Start(t testing.TB, w sensortest.Workload) sensortest.Record {
 	if rec.Stdout, err = os.ReadFile(r.Path("agent/stdout")); err != nil {
 		t.Fatal(err)
 	}
-	h := findHealth(t, r.Info.Sensors)
+	h := findHealth(t, r.Info.Sensors, b.sensor)
 	if !h.Total.Balanced() || h.Total.Lost != 0 || h.Gaps != 0 {
 		t.Errorf("the run's counters are %+v, gaps %d", h.Total, h.Gaps)
 	}
@@ -69,23 +75,23 @@ func (b boxed) Start(t testing.TB, w sensortest.Workload) sensortest.Record {
 	if r.Info.Complete.Complete == incomplete {
 		t.Errorf("the sensor names the holes %+v, the run says %+v", h.Blind, r.Info.Complete)
 	}
-	return cut(t, rec, h, w.Argv)
+	return cut(t, rec, h, w.Argv, b.sensor)
 }
 
-func findHealth(t testing.TB, hs []bodycam.Health) bodycam.Health {
+func findHealth(t testing.TB, hs []bodycam.Health, sensor string) bodycam.Health {
 	t.Helper()
 	for _, h := range hs {
-		if h.Sensor == "bpf" {
+		if h.Sensor == sensor {
 			return h
 		}
 	}
-	t.Fatalf("the run has no bpf sensor: %+v", hs)
+	t.Fatalf("the run has no sensor %s: %+v", sensor, hs)
 	return bodycam.Health{}
 }
 
 // cut leaves of a run's record what the workload did: the process that runs argv, and all that came of it. The counters are
 // made to match, since those of the whole were checked.
-func cut(t testing.TB, rec sensortest.Record, h bodycam.Health, argv []string) sensortest.Record {
+func cut(t testing.TB, rec sensortest.Record, h bodycam.Health, argv []string, sensor string) sensortest.Record {
 	t.Helper()
 	var root bodycam.Proc
 	for i := range rec.Events {
@@ -106,7 +112,7 @@ func cut(t testing.TB, rec sensortest.Record, h bodycam.Health, argv []string) s
 			family[e.Child] = true
 		}
 		began = began || e.Type == bodycam.TypeExec && e.Proc == root && slices.Equal(e.Argv, argv)
-		if !family[e.Proc] || !began || e.Sensor != "bpf" {
+		if !family[e.Proc] || !began || e.Sensor != sensor {
 			continue
 		}
 		h.Total.Add(bodycam.Counters{Seen: e.N(), Emitted: 1, Folded: e.N() - 1})
@@ -121,7 +127,7 @@ func cut(t testing.TB, rec sensortest.Record, h bodycam.Health, argv []string) s
 func TestTrickyCases(t *testing.T) {
 	needRoot(t)
 	t.Run("strict", func(t *testing.T) {
-		sensortest.RunNamed(t, boxed{seccomp: "strict", refused: map[string]bodycam.Type{"01-uring/open": bodycam.TypeUring, "01-uring/connect": bodycam.TypeUring}},
+		sensortest.RunNamed(t, boxed{sensor: "bpf", seccomp: "strict", refused: map[string]bodycam.Type{"01-uring/open": bodycam.TypeUring, "01-uring/connect": bodycam.TypeUring}},
 			"01-uring/open", "01-uring/connect",
 			"02-dirfd/openat", "02-dirfd/up", "02-dirfd/moved", "02-dirfd/chdir",
 			"03-alias/proc-self-root", "03-alias/dotdot-after-symlink", "03-alias/symlinks", "03-alias/proc-self-fd", "03-alias/names-through-links",
@@ -141,8 +147,16 @@ func TestTrickyCases(t *testing.T) {
 			"18-hiding/dumpable", "18-floods/8-openers-one-file",
 		)
 	})
+	t.Run("strict, traced", func(t *testing.T) {
+		sensortest.RunNamed(t, boxed{sensor: "ptrace", seccomp: "strict", refused: map[string]bodycam.Type{"01-uring/open": bodycam.TypeUring, "01-uring/connect": bodycam.TypeUring}},
+			"01-uring/open", "01-uring/connect",
+			"02-dirfd/openat", "03-alias/proc-self-root", "04-exec/execveat", "06-scripts/shebang", "08-names/odd", "09-many/fork-tree-200",
+			"10-identity/vfork", "11-race/open-by-thread", "12-writes/exchange", "13-net/server", "15-unix/path",
+			"16-outcomes/errno", "16-outcomes/exec", "16-outcomes/refused", "18-hiding/seccomp-listener", "20-kin/ipc",
+		)
+	})
 	t.Run("observe", func(t *testing.T) {
-		sensortest.RunNamed(t, boxed{seccomp: "observe", blind: map[string]string{"01-uring/open": "io_uring", "01-uring/unlink": "io_uring"}},
+		sensortest.RunNamed(t, boxed{sensor: "bpf", seccomp: "observe", blind: map[string]string{"01-uring/open": "io_uring", "01-uring/unlink": "io_uring"}},
 			"01-uring/open", "01-uring/unlink",
 			"17-intrusion/ptrace", "17-intrusion/traceme", "17-intrusion/setuid", "18-hiding/seccomp-listener", "20-kin/pidfd-getfd",
 			"19-mounts/bind", "19-mounts/tmpfs", "19-mounts/chroot", "19-mounts/names", "19-mounts/detached",
