@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // The binary form of an event: a uvarint with one bit a field (the order of the constants below, least significant
@@ -74,148 +75,162 @@ var ErrEvent = errors.New("not an event")
 const MaxEvent = 16 << 20
 
 // AppendBinary appends the event's binary form to b.
+//
+// It is on the way of every event, so each field is looked at once: the fields are written behind room for the longest
+// mask, which is known only then, and moved up to it.
 func (e *Event) AppendBinary(b []byte) []byte {
-	b = binary.AppendUvarint(b, e.mask())
-	u := func(v uint64) {
-		if v != 0 {
-			b = binary.AppendUvarint(b, v)
-		}
+	begin := len(b)
+	b = slices.Grow(b, e.sizeLimit())
+	b = b[:cap(b)]
+	at, m := begin+maskLen, uint64(0)
+	at, m = putU(b, at, m, fSeq, e.Seq)
+	at, m = putU(b, at, m, fTime, zigzag(e.Time))
+	at, m = putU(b, at, m, fBoot, e.Boot)
+	at, m = putU(b, at, m, fType, uint64(e.Type))
+	at, m = putU(b, at, m, fNR, zigzag(int64(e.NR)+1))
+	at, m = putU(b, at, m, fABI, uint64(e.ABI))
+	at, m = putS(b, at, m, fSensor, e.Sensor)
+	at, m = putU(b, at, m, fWindow, uint64(e.Window))
+	at, m = putU(b, at, m, fPID, zigzag(int64(e.Proc.PID)))
+	at, m = putU(b, at, m, fStart, e.Proc.Start)
+	at, m = putU(b, at, m, fTID, zigzag(int64(e.TID)))
+	at, m = putU(b, at, m, fPPID, zigzag(int64(e.Parent.PID)))
+	at, m = putU(b, at, m, fPStart, e.Parent.Start)
+	at, m = putU(b, at, m, fUID, uint64(e.UID))
+	at, m = putU(b, at, m, fGID, uint64(e.GID))
+	at, m = putU(b, at, m, fSID, zigzag(int64(e.SID)))
+	at, m = e.putProgram(b, at, m)
+	at, m = putS(b, at, m, fPath, e.Path)
+	at, m = putS(b, at, m, fPathGiven, e.PathGiven)
+	at, m = putS(b, at, m, fPath2, e.Path2)
+	at, m = putS(b, at, m, fPath2Given, e.Path2Given)
+	at, m = putU(b, at, m, fDev, e.Dev)
+	at, m = putU(b, at, m, fIno, e.Ino)
+	at, m = putU(b, at, m, fAccess, uint64(e.Access))
+	at, m = putU(b, at, m, fFlags, e.Flags)
+	at, m = putU(b, at, m, fBytes, e.Bytes)
+	at, m = putU(b, at, m, fBytesRead, e.BytesRead)
+	at, m = putU(b, at, m, fBytesWritten, e.BytesWritten)
+	if e.Mapped { // it is its bit
+		m |= fMapped
 	}
-	z := func(v int64) {
-		if v != 0 {
-			b = binary.AppendUvarint(b, zigzag(v))
-		}
-	}
-	s := func(v string) {
-		if v != "" {
-			b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
-		}
-	}
-	u(e.Seq)
-	z(e.Time)
-	u(e.Boot)
-	u(uint64(e.Type))
-	z(int64(e.NR) + 1)
-	u(uint64(e.ABI))
-	s(e.Sensor)
-	u(uint64(e.Window))
-	z(int64(e.Proc.PID))
-	u(e.Proc.Start)
-	z(int64(e.TID))
-	z(int64(e.Parent.PID))
-	u(e.Parent.Start)
-	u(uint64(e.UID))
-	u(uint64(e.GID))
-	z(int64(e.SID))
-	s(e.Exe)
-	if e.Argv != nil {
-		b = binary.AppendUvarint(b, uint64(len(e.Argv)))
-		for _, a := range e.Argv {
-			b = append(binary.AppendUvarint(b, uint64(len(a))), a...)
-		}
-	}
-	s(e.CWD)
-	s(e.Script)
-	u(e.ArgvLen)
-	if e.ArgvHash != ([32]byte{}) {
-		b = append(b, e.ArgvHash[:]...)
-	}
-	s(e.Path)
-	s(e.PathGiven)
-	s(e.Path2)
-	s(e.Path2Given)
-	u(e.Dev)
-	u(e.Ino)
-	u(uint64(e.Access))
-	u(e.Flags)
-	u(e.Bytes)
-	u(e.BytesRead)
-	u(e.BytesWritten)
-	// Mapped is its bit.
-	u(e.Count)
-	u(e.LastBoot)
-	u(uint64(e.Proto))
-	b = appendAddrPort(b, e.Local)
-	b = appendAddrPort(b, e.Remote)
-	s(e.UnixAddr)
-	s(e.Host)
-	u(uint64(e.HostSource))
-	if len(e.Answers) > 0 {
-		b = binary.AppendUvarint(b, uint64(len(e.Answers)))
-		for _, a := range e.Answers {
-			b = appendAddr(b, a)
-		}
-	}
-	u(e.Cookie)
-	z(int64(e.Child.PID))
-	u(e.Child.Start)
-	z(int64(e.Signal))
-	z(int64(e.Status))
-	z(int64(e.Errno))
-	u(uint64(e.Marks))
-	s(e.Detail)
-	return b
+	at, m = putU(b, at, m, fCount, e.Count)
+	at, m = putU(b, at, m, fLastBoot, e.LastBoot)
+	at, m = e.putNetwork(b, at, m)
+	at, m = putU(b, at, m, fChildPID, zigzag(int64(e.Child.PID)))
+	at, m = putU(b, at, m, fChildStart, e.Child.Start)
+	at, m = putU(b, at, m, fSignal, zigzag(int64(e.Signal)))
+	at, m = putU(b, at, m, fStatus, zigzag(int64(e.Status)))
+	at, m = putU(b, at, m, fErrno, zigzag(int64(e.Errno)))
+	at, m = putU(b, at, m, fMarks, uint64(e.Marks))
+	at, m = putS(b, at, m, fDetail, e.Detail)
+	fields := b[begin+maskLen : at]
+	at = putUvarint(b, begin, m)
+	return b[:at+copy(b[at:], fields)]
 }
 
-func (e *Event) mask() uint64 {
-	var m uint64
-	set := func(bit uint64, on bool) {
-		if on {
-			m |= bit
+// putProgram encodes the fields that an exec has.
+func (e *Event) putProgram(b []byte, at int, m uint64) (int, uint64) {
+	at, m = putS(b, at, m, fExe, e.Exe)
+	if e.Argv != nil {
+		m |= fArgv
+		at = putUvarint(b, at, uint64(len(e.Argv)))
+		for _, a := range e.Argv {
+			at = putText(b, at, a)
 		}
 	}
-	set(fSeq, e.Seq != 0)
-	set(fTime, e.Time != 0)
-	set(fBoot, e.Boot != 0)
-	set(fType, e.Type != 0)
-	set(fNR, e.NR != -1)
-	set(fABI, e.ABI != 0)
-	set(fSensor, e.Sensor != "")
-	set(fWindow, e.Window != 0)
-	set(fPID, e.Proc.PID != 0)
-	set(fStart, e.Proc.Start != 0)
-	set(fTID, e.TID != 0)
-	set(fPPID, e.Parent.PID != 0)
-	set(fPStart, e.Parent.Start != 0)
-	set(fUID, e.UID != 0)
-	set(fGID, e.GID != 0)
-	set(fSID, e.SID != 0)
-	set(fExe, e.Exe != "")
-	set(fArgv, e.Argv != nil)
-	set(fCWD, e.CWD != "")
-	set(fScript, e.Script != "")
-	set(fArgvLen, e.ArgvLen != 0)
-	set(fArgvHash, e.ArgvHash != [32]byte{})
-	set(fPath, e.Path != "")
-	set(fPathGiven, e.PathGiven != "")
-	set(fPath2, e.Path2 != "")
-	set(fPath2Given, e.Path2Given != "")
-	set(fDev, e.Dev != 0)
-	set(fIno, e.Ino != 0)
-	set(fAccess, e.Access != 0)
-	set(fFlags, e.Flags != 0)
-	set(fBytes, e.Bytes != 0)
-	set(fBytesRead, e.BytesRead != 0)
-	set(fBytesWritten, e.BytesWritten != 0)
-	set(fMapped, e.Mapped)
-	set(fCount, e.Count != 0)
-	set(fLastBoot, e.LastBoot != 0)
-	set(fProto, e.Proto != 0)
-	set(fLocal, e.Local.IsValid())
-	set(fRemote, e.Remote.IsValid())
-	set(fUnixAddr, e.UnixAddr != "")
-	set(fHost, e.Host != "")
-	set(fHostSource, e.HostSource != 0)
-	set(fAnswers, len(e.Answers) > 0)
-	set(fCookie, e.Cookie != 0)
-	set(fChildPID, e.Child.PID != 0)
-	set(fChildStart, e.Child.Start != 0)
-	set(fSignal, e.Signal != 0)
-	set(fStatus, e.Status != 0)
-	set(fErrno, e.Errno != 0)
-	set(fMarks, e.Marks != 0)
-	set(fDetail, e.Detail != "")
-	return m
+	at, m = putS(b, at, m, fCWD, e.CWD)
+	at, m = putS(b, at, m, fScript, e.Script)
+	at, m = putU(b, at, m, fArgvLen, e.ArgvLen)
+	if e.ArgvHash != ([32]byte{}) {
+		m |= fArgvHash
+		at += copy(b[at:], e.ArgvHash[:])
+	}
+	return at, m
+}
+
+// putNetwork encodes the fields that an event of the network has.
+func (e *Event) putNetwork(b []byte, at int, m uint64) (int, uint64) {
+	at, m = putU(b, at, m, fProto, uint64(e.Proto))
+	if e.Local.IsValid() {
+		m |= fLocal
+		at = putUvarint(b, putAddr(b, at, e.Local.Addr()), uint64(e.Local.Port()))
+	}
+	if e.Remote.IsValid() {
+		m |= fRemote
+		at = putUvarint(b, putAddr(b, at, e.Remote.Addr()), uint64(e.Remote.Port()))
+	}
+	at, m = putS(b, at, m, fUnixAddr, e.UnixAddr)
+	at, m = putS(b, at, m, fHost, e.Host)
+	at, m = putU(b, at, m, fHostSource, uint64(e.HostSource))
+	if len(e.Answers) > 0 {
+		m |= fAnswers
+		at = putUvarint(b, at, uint64(len(e.Answers)))
+		for _, a := range e.Answers {
+			at = putAddr(b, at, a)
+		}
+	}
+	return putU(b, at, m, fCookie, e.Cookie)
+}
+
+// sizeLimit is at least the length of the event's binary form.
+func (e *Event) sizeLimit() int {
+	const numbers = maskLen + 7*maskLen*binary.MaxVarintLen64 + 32 + 2*17 // the mask, a number each field, the hash, two addresses
+	n := numbers + len(e.Sensor) + len(e.Exe) + len(e.CWD) + len(e.Script) + len(e.Path) + len(e.PathGiven) + len(e.Path2) + len(e.Path2Given) +
+		len(e.UnixAddr) + len(e.Host) + len(e.Detail) + 17*len(e.Answers)
+	for _, a := range e.Argv {
+		n += binary.MaxVarintLen64 + len(a)
+	}
+	return n
+}
+
+// maskLen is the length of the longest mask.
+const maskLen = 8
+
+const _ = uint(1<<(7*maskLen) - fieldEnd) // all bits fit
+
+// putUvarint writes v to b from at on, and returns where it ends.
+func putUvarint(b []byte, at int, v uint64) int {
+	for v >= 1<<7 {
+		b[at] = byte(v) | 1<<7
+		v >>= 7
+		at++
+	}
+	b[at] = byte(v)
+	return at + 1
+}
+
+// putU writes a number, unless it is 0, and gathers its bit in m.
+func putU(b []byte, at int, m, bit, v uint64) (int, uint64) {
+	if v == 0 {
+		return at, m
+	}
+	return putUvarint(b, at, v), m | bit
+}
+
+// putS writes a string, unless it is empty, and gathers its bit in m.
+func putS(b []byte, at int, m, bit uint64, s string) (int, uint64) {
+	if s == "" {
+		return at, m
+	}
+	return putText(b, at, s), m | bit
+}
+
+func putText(b []byte, at int, s string) int {
+	at = putUvarint(b, at, uint64(len(s)))
+	return at + copy(b[at:], s)
+}
+
+// putAddr writes a length byte (4 or 16) and an address.
+func putAddr(b []byte, at int, a netip.Addr) int {
+	if a.Is4() {
+		v := a.As4()
+		b[at] = 4
+		return at + 1 + copy(b[at+1:], v[:])
+	}
+	v := a.As16()
+	b[at] = 16
+	return at + 1 + copy(b[at+1:], v[:])
 }
 
 // DecodeEvent reads one event that fills all of b into e. Strings are copied; b may be used again.
@@ -451,23 +466,6 @@ func (d *decoder) addrPort(bit uint64) netip.AddrPort {
 		d.fail("a port is out of range")
 	}
 	return netip.AddrPortFrom(a, uint16(port))
-}
-
-func appendAddr(b []byte, a netip.Addr) []byte {
-	a = a.WithZone("")
-	if a.Is4() {
-		v := a.As4()
-		return append(append(b, 4), v[:]...)
-	}
-	v := a.As16()
-	return append(append(b, 16), v[:]...)
-}
-
-func appendAddrPort(b []byte, a netip.AddrPort) []byte {
-	if !a.IsValid() {
-		return b
-	}
-	return binary.AppendUvarint(appendAddr(b, a.Addr()), uint64(a.Port()))
 }
 
 func zigzag(v int64) uint64   { return uint64(v)<<1 ^ uint64(v>>63) }
