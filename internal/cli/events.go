@@ -134,6 +134,9 @@ func eventLine(b []byte, e *bodycam.Event) []byte {
 		}
 	case bodycam.TypeFork:
 		what = fmt.Sprintf("pid %d", e.Child.PID)
+		if e.Failed() {
+			what = e.Syscall()
+		}
 	case bodycam.TypeExit:
 		what = fmt.Sprintf("status %d", e.Status>>8&0xff)
 		if sig := e.Status & 0x7f; sig != 0 {
