@@ -224,9 +224,10 @@ func (d *denial) refuseFile(e *bodycam.Event) string {
 }
 
 // wants tells whether a file must be known by what it is. Where the rules go by its name and the call alone that is
-// worked out, else it is so of any.
-func (d *denial) wants(path string) bool {
-	return d.exe || d.user || d.about(path, "") != ""
+// worked out, else it is so of any. An image's file is worth copying where a program that no rule speaks of is refused.
+func (d *denial) wants(path string) (known, copied bool) {
+	copied = d.about(path, "") != ""
+	return copied || d.exe || d.user, copied
 }
 
 // about is a rule of mode deny that refuses some way of opening or executing a file, "" where none does.

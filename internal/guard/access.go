@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -104,6 +105,13 @@ func (a *Access) read(name string) ([]byte, error) {
 // call reads the registers of the thread, which waits inside its system call.
 func (a *Access) call(proc string) error {
 	b, err := a.read(proc + "/syscall")
+	// The thread has asked, and is on its way to sleep.
+	for i := 0; err == nil && bytes.HasPrefix(b, []byte("running")) && i < 2000; i++ {
+		if i > 50 {
+			time.Sleep(100 * time.Microsecond)
+		}
+		b, err = a.read(proc + "/syscall")
+	}
 	if err != nil {
 		return err
 	}

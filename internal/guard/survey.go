@@ -31,12 +31,21 @@ const (
 	mostFiles = 4096      // likewise
 )
 
-// Survey tells of every file and directory that a sandbox can write to or rename, with its name as the sandbox sees it.
-// Root is the host's id of the sandbox's root user. want says which to tell of; nil: all. byName is how many of those on
-// an overlay are known by their name alone, since there were too many to have them copied: a file of an overlay's lower
-// layer becomes another one when it is renamed or linked. Call it before Watch, and before the commands that are to be
-// watched.
-func Survey(ctx context.Context, init int, root uint32, want func(path string) bool, tell func(Found) error) (byName int, err error) {
+// Want says what a survey is to find out of a file.
+type Want int
+
+// The wants.
+const (
+	Nothing Want = iota
+	Itself       // what it is, except on an overlay, where it may become another when it is renamed or linked
+	Always       // what it is, and on an overlay what it becomes then, for which it is copied
+)
+
+// Survey tells of the files and directories that a sandbox can write to or rename, as far as want says so, each with its
+// name as the sandbox sees it. Root is the host's id of the sandbox's root user. byName is how many files of an overlay
+// would have had to be copied beyond what is reasonable: they are told of as they are now. Call it before Watch, and
+// before the commands that are to be watched.
+func Survey(ctx context.Context, init int, root uint32, want func(path string) Want, tell func(Found) error) (byName int, err error) {
 	places, err := placesOf(init)
 	if err != nil {
 		return 0, fmt.Errorf("surveying the sandbox: %w", err)
@@ -80,7 +89,7 @@ const secbitNoSetuidFixup = 1 << 2 // linux/securebits.h
 
 type survey struct {
 	ctx     context.Context
-	want    func(string) bool
+	want    func(string) Want
 	tell    func(Found) error
 	points  map[string]bool // where mounts are: they have their own turn
 	overlay bool
@@ -94,7 +103,7 @@ func (s *survey) mount(p place) error {
 	if err := unix.Fstat(int(p.at.Fd()), &st); err != nil {
 		return err
 	}
-	if s.want == nil || s.want(p.point) {
+	if s.want(p.point) != Nothing {
 		if err := s.tell(Found{device(&st), st.Ino, p.point}); err != nil {
 			return err
 		}
@@ -138,8 +147,8 @@ func (s *survey) entry(dir int, e fs.DirEntry, whole string, depth int) error {
 	if s.points[whole] || !e.Type().IsRegular() && !e.IsDir() {
 		return nil
 	}
-	if s.want == nil || s.want(whole) {
-		if err := s.found(dir, e.Name(), whole); err != nil {
+	if w := s.want(whole); w == Always || w == Itself && !s.overlay {
+		if err := s.found(dir, e.Name(), whole, w == Always); err != nil {
 			return ignoreGone(err)
 		}
 	}
@@ -161,7 +170,7 @@ func ignoreGone(err error) error {
 }
 
 // found tells of one file.
-func (s *survey) found(dir int, name, whole string) error {
+func (s *survey) found(dir int, name, whole string, always bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
@@ -169,7 +178,7 @@ func (s *survey) found(dir int, name, whole string) error {
 	if err := s.tell(Found{device(&st), st.Ino, whole}); err != nil {
 		return err
 	}
-	if !s.overlay || st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if !always || !s.overlay || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil
 	}
 	if s.files >= mostFiles || s.copied+st.Size > mostCopy {

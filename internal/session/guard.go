@@ -15,8 +15,8 @@ import (
 // functions are called once Options.Ready has returned.
 type Guard struct {
 	// Wants tells which files are to be known by what they are, so that another name doesn't change what may be done with
-	// them. They are looked for when the agent starts.
-	Wants func(path string) bool
+	// them, and of which it matters so much that an image's file is copied for it. They are looked for when the agent starts.
+	Wants func(path string) (known, copied bool)
 	// Named is told of each such file.
 	Named func(dev, ino uint64, path string) error
 	// Refuse is asked about every open and execution while it waits in the kernel; it returns the rule that refuses it, or
@@ -68,7 +68,7 @@ func (s *run) beginGuard(ctx context.Context) error {
 		return nil
 	}
 	init := s.box.InitPID()
-	byName, err := guard.Survey(ctx, init, s.box.HostUID(0), s.o.Guard.Wants, func(f guard.Found) error { return s.o.Guard.Named(f.Dev, f.Ino, f.Path) })
+	byName, err := guard.Survey(ctx, init, s.box.HostUID(0), s.wants, func(f guard.Found) error { return s.o.Guard.Named(f.Dev, f.Ino, f.Path) })
 	if err != nil {
 		return err
 	}
@@ -76,6 +76,16 @@ func (s *run) beginGuard(ctx context.Context) error {
 		s.note("%d files that rules of mode deny are about are known by their name alone: the image holds too many of them. If they are renamed or linked, the rules go by the new name", byName)
 	}
 	return s.guards.g.Watch(init)
+}
+
+func (s *run) wants(path string) guard.Want {
+	switch known, copied := s.o.Guard.Wants(path); {
+	case copied:
+		return guard.Always
+	case known:
+		return guard.Itself
+	}
+	return guard.Nothing
 }
 
 // allow decides about an access that waits.
