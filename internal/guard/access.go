@@ -107,7 +107,9 @@ func (a *Access) call(proc string) error {
 	b, err := a.read(proc + "/syscall")
 	// The thread has asked, and is on its way to sleep.
 	for i := 0; err == nil && bytes.HasPrefix(b, []byte("running")) && i < 2000; i++ {
-		if i > 50 {
+		if i < 20 {
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it may have been waiting for this very processor
+		} else {
 			time.Sleep(100 * time.Microsecond)
 		}
 		b, err = a.read(proc + "/syscall")

@@ -1,10 +1,41 @@
 package session
 
 import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/guard"
 )
+
+// Where decisions fail the agent gets nothing any more, the run ends at once and says why.
+func TestGuardThatFails(t *testing.T) {
+	if err := guard.Available(); err != nil {
+		t.Skip(err)
+	}
+	o := options(t, []string{"sh", "-c", "read x < /etc/hosts; read x < /etc/group && echo leaked; while :; do sleep 1; done"}, nil)
+	o.Guard = &Guard{Wants: func(string) (bool, bool) { return false, false }, Refuse: func(e *bodycam.Event) string {
+		if e.Path == "/etc/hosts" {
+			panic("it can't be decided")
+		}
+		return ""
+	}}
+	began := time.Now()
+	r, err := Run(t.Context(), o)
+	if !errors.Is(err, ErrEnvironment) || !strings.Contains(err.Error(), "it can't be decided") || time.Since(began) > time.Minute {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	if c := r.Info.Complete; c.Complete || !slices.ContainsFunc(c.Reasons, func(s string) bool { return strings.Contains(s, "guard failed") }) {
+		t.Errorf("%+v", c)
+	}
+	if out, err := os.ReadFile(r.Path("agent/stdout")); err == nil && len(out) > 0 {
+		t.Errorf("it printed %q", out)
+	}
+}
 
 // A refusal is told of the event that bears its time, and of no other call of the thread.
 func TestRefusalsFindTheirEvents(t *testing.T) {
