@@ -51,16 +51,20 @@ var whyNot = []struct {
 
 // keeper tells which rules of mode deny can be kept in a run.
 type keeper struct {
-	files error // why files and programs can't be refused, nil where they can
+	files func() error // why files and programs can't be refused, nil where they can; asked only where a rule would
 }
 
 // keeps says what can be kept under a sandbox's filter, "" for the default.
 func keeps(filter string) keeper {
-	k := keeper{files: guard.Available()}
-	if k.files == nil && filter != "" && filter != string(sandbox.SeccompStrict) {
-		k.files = fmt.Errorf("under the filter %q the agent may make mounts, by which files are opened unasked; \"strict\" doesn't let it", filter)
-	}
-	return k
+	return keeper{func() error {
+		if err := guard.Available(); err != nil {
+			return err
+		}
+		if filter != "" && filter != string(sandbox.SeccompStrict) {
+			return fmt.Errorf("under the filter %q the agent may make mounts, by which files are opened unasked; \"strict\" doesn't let it", filter)
+		}
+		return nil
+	}}
 }
 
 // can tells whether a rule can be kept by refusing: one about hosts by what the proxy knows of a connection before it is
@@ -81,8 +85,9 @@ func (k keeper) can(r rules.Rule) error {
 		})
 	case !files:
 		return fmt.Errorf("what can be refused are contacts of hosts, and opens of files and executions, each by a rule of its own (body.type = open, body.type = exec), and this one is about %s: the kernel asks nobody before the others", r.Events)
-	case k.files != nil:
-		return fmt.Errorf("opens and executions can't be refused here: %w", k.files)
+	}
+	if err := k.files(); err != nil {
+		return fmt.Errorf("opens and executions can't be refused here: %w", err)
 	}
 	if slices.Contains(typesOf(r), "exec") && slices.ContainsFunc(r.Fields, func(f string) bool { return strings.HasPrefix(f, "explained.") }) {
 		return errors.New("what explains an execution depends on its arguments, and a process can change those while it waits (explained.cleared is known of body.type = open)")

@@ -170,6 +170,9 @@ func (s *Summary) header(t *text) {
 	e := r.Environment
 	t.f("  isolation  base %s, network %s, seccomp %s", e.Base, e.Network, e.Seccomp)
 	t.f("\n")
+	if g := r.Guard; g != nil {
+		t.f("  refused    %s of %s opens and executions that the kernel asked about\n", thousands(g.Refused), thousands(g.Asked))
+	}
 	for i, w := range e.Weaker {
 		if i == 0 {
 			t.f("  weaker here")
