@@ -36,7 +36,7 @@ func newPauser(cgroup string, p *programs, r *ring, size uint64) *pauser {
 }
 
 // stepLong is how long the reader may be at one step before the pauser looks after the ring.
-const stepLong = 5 * time.Millisecond
+const stepLong = 20 * time.Millisecond
 
 // look wakes the pauser where the ring is filling. Cheap: the reader calls it after each step.
 func (p *pauser) look() {
@@ -87,8 +87,9 @@ func (p *pauser) hold() {
 		case n >= p.size/2:
 			p.freeze()
 		case n <= p.size/16:
-			p.release(false)
-			if !p.paused() && !p.busy.Load() {
+			if p.paused() {
+				p.release(false)
+			} else if !p.busy.Load() {
 				return
 			}
 		}
