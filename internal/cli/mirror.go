@@ -43,6 +43,7 @@ The token for a mirror behind TLS is read from $BODYCAM_MIRROR_TOKEN.` +
 			if err != nil {
 				return err
 			}
+			s.outlive()
 			var outage string
 			o.Told = func(p mirror.Progress) {
 				if p.Outage == nil {

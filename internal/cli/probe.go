@@ -75,6 +75,7 @@ Secrets are given as env:NAME or file:PATH, and are never printed or kept.` +
   bodycam probe --mcp -- npx -y @modelcontextprotocol/server-everything
   bodycam probe --rescore audits/20261130T101112Z-1a2b3c4d --threshold 80`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			s.outlive()
 			target, command, err := targetArgs(args, cmd.ArgsLenAtDash())
 			if err != nil {
 				return err

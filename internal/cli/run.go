@@ -60,7 +60,9 @@ the command itself is the agent, in an empty workspace.
 
 The agent's model is reached through the recorder: --model-url names the endpoint, --model-key-env the variable that
 holds its credential. Neither the variable nor anything else of this environment gets into the sandbox. --model-script
-plays a scripted model instead (see "bodycam model --help").` +
+plays a scripted model instead (see "bodycam model --help").
+
+A reader of the output that goes away (run --follow … | head) doesn't end the recording, nor change the exit status.` +
 			exits("0  the run was carried out, the record is complete, no finding reaches --fail-on",
 				"1  a finding reaches --fail-on, or --require-pass and the tests did not pass",
 				"2  usage, task or kind is wrong", "3  the environment failed", "4  nothing found, but the record is incomplete"),
@@ -70,6 +72,7 @@ plays a scripted model instead (see "bodycam model --help").` +
   bodycam run ./task --agent oracle --require-pass      check the task itself
   bodycam run --kind untrusted -- ./install.sh`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			s.outlive()
 			dash := cmd.ArgsLenAtDash()
 			var command []string
 			task := ""
@@ -558,6 +561,6 @@ func follower(w io.Writer, asJSON bool) func(*bodycam.Event) {
 		} else {
 			buf = append(eventLine(buf[:0], &shown), '\n')
 		}
-		_, _ = w.Write(buf) // a reader that went away must not end the recording
+		_, _ = w.Write(buf) // no failure to print ends a recording
 	}
 }
