@@ -118,13 +118,30 @@ func (p *probing) skilled(ctx context.Context) (a *skilled, done func(), err err
 	}
 	a.keys = session.Options{HostLog: host, Tool: build(), Identities: ring.Identities, Model: a.model, Secrets: f.inside.swaps}
 	a.sealing = &store.Sealing{Signers: ring.Signers, Recipients: ring.Recipients, Recorder: recorderName()}
-	if _, _, err := a.plan("say OK"); err != nil { // what is wrong is said before anything is made
+	if err := a.check(ctx); err != nil { // what is wrong is said before anything is made
 		return fail(err)
 	}
 	if err := os.MkdirAll(a.dir, 0o700); err != nil {
 		return fail(environment(err))
 	}
 	return a, done, nil
+}
+
+// check settles how the agent program would be started.
+func (a *skilled) check(ctx context.Context) error {
+	plan, h, err := a.plan("say OK")
+	if err != nil {
+		return err
+	}
+	o := a.keys
+	o.Plan, o.Harness = plan, h
+	switch err := o.Prepare(ctx); {
+	case errors.Is(err, session.ErrEnvironment):
+		return environment(err)
+	case err != nil:
+		return usage("%w", err)
+	}
+	return nil
 }
 
 // plan makes the plan of a run that asks the agent for something.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -110,7 +111,7 @@ A reader of the output that goes away (run --follow … | head) doesn't end the 
 	fl.StringVar(&f.workspace, "workspace", "", "with --: directory whose content is copied to the working directory")
 	fl.StringVar(&f.modelURL, "model-url", "", "model endpoint as this machine reaches it, with its version part: https://host/v1")
 	fl.StringVar(&f.modelKeyEnv, "model-key-env", "", "variable of this environment that holds the endpoint's key; it never enters the sandbox")
-	fl.StringVar(&f.script, "model-script", "", "play a scripted model from this file instead of an endpoint")
+	fl.StringVar(&f.script, "model-script", "", "play a scripted model from this file instead of an endpoint; it names the model too, where nothing else does")
 	fl.DurationVar(&f.timeout, "timeout", 0, "the longest that the agent may run")
 	fl.BoolVar(&f.oracle, "oracle", false, "the same as --agent oracle")
 	fl.BoolVar(&f.noTests, "no-tests", false, "don't run the task's tests")
@@ -380,6 +381,13 @@ func (f *runFlags) resolve(taskArg string, command []string) (*kind.Plan, error)
 	o, err := f.overrides(taskArg, command)
 	if err != nil {
 		return nil, err
+	}
+	if f.script != "" && cmp.Or(o.Model, k.Agent.Model) == "" {
+		script, err := model.Load(f.script)
+		if err != nil {
+			return nil, usage("%w", err)
+		}
+		o.Model = script.Model
 	}
 	plan, err := kind.Resolve(k, task, o)
 	if err != nil {
