@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam/internal/anchor/config"
 	"github.com/bodycam-dev/bodycam/internal/conduct"
+	"github.com/bodycam-dev/bodycam/internal/harness"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -94,7 +98,7 @@ func kindCheck(s *streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "check FILE…",
 		Short:   "Check kind files and task directories",
-		Long:    "Read each kind file or task and print every fault with file, line and the nearest right name." + exits("0  all are right", "2  at least one is wrong"),
+		Long:    "Read each kind file or task, and the rule files, harness and analyses that it names, and print every fault with file, line and\nthe nearest right name." + exits("0  all are right", "2  at least one is wrong"),
 		Example: "  bodycam kind check my-kind.yaml ./task",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -177,7 +181,9 @@ func checkFile(name string) ([]kind.Note, error) {
 		if err != nil {
 			return nil, err
 		}
-		return t.Notes, checkObligations(t.Judge.Obligations, name)
+		return t.Notes, errors.Join(checkObligations(t.Judge.Obligations, name), checkRules(t.Judge.Rules, func(msg string, _ int) error {
+			return fmt.Errorf("%s: judge.rules: %s", filepath.Clean(name), msg)
+		}))
 	}
 	if !filepath.IsAbs(name) {
 		name = "." + string(filepath.Separator) + filepath.Clean(name) // a kind's bare name means a built-in one
@@ -189,7 +195,44 @@ func checkFile(name string) ([]kind.Note, error) {
 	if _, err := config.Parse(k.Anchors, filepath.Dir(name)); err != nil {
 		return nil, fmt.Errorf("%s: anchors: %w", filepath.Clean(name), err)
 	}
-	return nil, checkObligations(k.Judge.Obligations, name)
+	return nil, errors.Join(checkNames(k), checkRules(k.Judge.Rules, func(msg string, i int) error {
+		return k.Problem(msg, "judge", "rules", strconv.Itoa(i))
+	}), checkObligations(k.Judge.Obligations, name))
+}
+
+// checkNames makes sure that the harness and the analyses that a kind names are there.
+func checkNames(k *kind.Kind) error {
+	var probs kind.Problems
+	check := func(name string, known []string, path ...string) {
+		if slices.Contains(known, name) {
+			return
+		}
+		msg := fmt.Sprintf("there is no %q: want %s", name, strings.Join(known, ", "))
+		if near := kind.Nearest(name, known); near != "" {
+			msg = fmt.Sprintf("there is no %q: did you mean %s?", name, near)
+		}
+		probs = append(probs, k.Problem(msg, path...))
+	}
+	if k.Agent.Harness != "" {
+		check(k.Agent.Harness, harness.Names(), "agent", "harness")
+	}
+	for i, a := range k.Analyses {
+		if len(a.Command.Args()) == 0 {
+			check(a.Name, slices.Sorted(maps.Keys(analyses)), "analyses", strconv.Itoa(i))
+		}
+	}
+	return probs.Err()
+}
+
+// checkRules loads each rule file after the built-in rules. fault places what is wrong with the i-th.
+func checkRules[T ~string](files []T, fault func(msg string, i int) error) error {
+	var errs []error
+	for i, f := range files {
+		if _, err := ruleFilesSet([]string{string(f)}, true); err != nil {
+			errs = append(errs, fault(err.Error(), i))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // checkObligations names each fault of the obligations in a file.

@@ -378,6 +378,9 @@ func (f *runFlags) resolve(taskArg string, command []string) (*kind.Plan, error)
 	if err != nil {
 		return nil, usage("%w", err)
 	}
+	if err := checkNames(k); err != nil {
+		return nil, usage("%w", err)
+	}
 	o, err := f.overrides(taskArg, command)
 	if err != nil {
 		return nil, err

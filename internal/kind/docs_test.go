@@ -181,7 +181,7 @@ func TestShownKindLoadsAgain(t *testing.T) {
 		for i := range again.Analyses {
 			again.Analyses[i].dir = k.Analyses[i].dir
 		}
-		again.sources = k.sources
+		again.sources, again.tree = k.sources, k.tree
 		if !reflect.DeepEqual(k, again) {
 			t.Errorf("%s:\n%+v\n%+v", ref, k, again)
 		}

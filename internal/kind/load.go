@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -73,12 +74,31 @@ func loadKind(ref, dir string) (*Kind, error) {
 	if err := d.probs.err(); err != nil {
 		return nil, err
 	}
-	k.sources = l.sources
+	k.sources, k.tree = l.sources, tree
 	return k, nil
 }
 
 // Sources are the files that made the kind, base first.
 func (k *Kind) Sources() []FileDigest { return k.sources }
+
+// Problem is a fault that shows only to whoever knows more than this package, with the file and line where the value
+// stands that the path leads to: keys, and the numbers of list items. Where it leads nowhere, as far as it leads.
+func (k *Kind) Problem(msg string, path ...string) Problem {
+	n := k.tree
+	for _, key := range path {
+		var next *node
+		if i, err := strconv.Atoi(key); err == nil && n.kind == listNode && i >= 0 && i < len(n.items) {
+			next = n.items[i]
+		} else if n.kind == mapNode {
+			next = n.get(key)
+		}
+		if next == nil {
+			break
+		}
+		n = next
+	}
+	return n.problem("%s: %s", strings.Join(path, "."), msg)
+}
 
 type kindLoader struct {
 	d       decoder

@@ -25,6 +25,7 @@ type Kind struct {
 	Extra       map[string]json.RawMessage `json:"x,omitempty" doc:"Room for your own keys; bodycam keeps them in the plan and ignores them."`
 
 	sources []FileDigest // files that made it, base first
+	tree    *node        // what they say
 }
 
 // Environment is the box.
