@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -19,8 +20,8 @@ func mirrorCommand(s *streams) *cobra.Command {
 		Short: "Copy a run's ledger to where this machine can't change it",
 		Long: `Copy what the ledger's last checkpoint covers, and the checkpoint, to an append-only store: a directory (on another
 machine's disk, best), or a mirror served by "bodycam mirror serve" over TLS, which refuses to shrink or overwrite. The
-copy is encrypted as the ledger is. --follow goes on while the run does. An outage is waited out, and a copy that was
-begun is continued. "bodycam verify RUN --mirror" compares.
+copy is encrypted as the ledger is. --follow goes on while the run does. An outage is waited out, each try is told of, and
+a copy that was begun is continued. What waiting doesn't mend (no permission, no such folder, a refusal) ends it at once. "bodycam verify RUN --mirror" compares.
 
 The wraps of the keys stay here, so that an erasure here is one; --with-keys copies them too, and then whoever has the
 reading key can read the mirror when this machine is gone, and what is erased here.
@@ -44,19 +45,17 @@ The token for a mirror behind TLS is read from $BODYCAM_MIRROR_TOKEN.` +
 				return err
 			}
 			s.outlive()
-			var outage string
 			o.Told = func(p mirror.Progress) {
-				if p.Outage == nil {
-					outage = ""
-				} else if e := p.Outage.Error(); e != outage {
-					outage = e
-					fmt.Fprintf(s.err, "bodycam: %v (trying again)\n", p.Outage)
+				if p.Outage != nil {
+					fmt.Fprintf(s.err, "bodycam: %v (trying again in %v)\n", p.Outage, p.Wait.Round(100*time.Millisecond))
 				}
 			}
 			done, err := mirror.Send(cmd.Context(), args[0], m, o)
 			switch {
 			case errors.Is(err, mirror.ErrConflict):
 				return &statusError{status: ExitGate, err: fmt.Errorf("mirroring %s: %w", args[0], err)}
+			case errors.Is(err, context.Canceled):
+				return environment(fmt.Errorf("mirroring %s was interrupted: %w", args[0], err))
 			case err != nil:
 				return environment(fmt.Errorf("mirroring %s: %w", args[0], err))
 			case asJSON:

@@ -212,10 +212,13 @@ func (c *client) do(ctx context.Context, method, path string, body []byte) (*htt
 	switch resp.StatusCode {
 	case http.StatusConflict:
 		return nil, fmt.Errorf("%w (%q)", ErrConflict, msg)
-	case http.StatusBadRequest, http.StatusUnauthorized:
-		return nil, fmt.Errorf("%w: %q", errRefused, msg)
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("the mirror: %q: %w", msg, fs.ErrNotExist)
+	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+	default:
+		if resp.StatusCode/100 == 4 {
+			return nil, fmt.Errorf("%w (%s): %q", errRefused, resp.Status, msg)
+		}
 	}
 	return nil, fmt.Errorf("the mirror answers %s: %q", resp.Status, msg)
 }

@@ -324,6 +324,68 @@ func TestOutages(t *testing.T) {
 	}
 }
 
+// What waiting doesn't mend isn't waited out.
+func TestLasting(t *testing.T) {
+	dir := t.TempDir()
+	w := writer(t, dir)
+	add(t, w, 3)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	answer := func(first int) Target {
+		inner := Handler(NewDir(t.TempDir()), "token")
+		var n atomic.Int64
+		srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n.Add(1) == 1 || first == http.StatusForbidden {
+				http.Error(w, "not now", first)
+				return
+			}
+			inner.ServeHTTP(w, r)
+		}))
+		t.Cleanup(srv.Close)
+		c, err := newClient(srv.URL, ClientOptions{Token: "token"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.http = srv.Client()
+		return c
+	}
+	strange := httptest.NewTLSServer(http.NotFoundHandler())
+	defer strange.Close()
+	untrusted, err := newClient(strange.URL, ClientOptions{Token: "token"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		to     Target
+		waited bool
+	}{
+		"no place for folders": {NewDir("/proc/mirror"), false},
+		"in a file":            {NewDir(filepath.Join(file, "mirror")), false},
+		"forbidden":            {answer(http.StatusForbidden), false},
+		"certificate":          {untrusted, false},
+		"too many":             {answer(http.StatusTooManyRequests), true},
+		"too slow":             {answer(http.StatusRequestTimeout), true},
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		waited := false
+		_, err := Send(ctx, dir, c.to, SendOptions{Told: func(p Progress) {
+			waited = waited || p.Outage != nil && p.Wait > 0
+			if waited && !c.waited {
+				cancel()
+			}
+		}})
+		cancel()
+		if waited != c.waited || (err == nil) != c.waited {
+			t.Errorf("%s: waited %v, %v", name, waited, err)
+		}
+	}
+}
+
 func TestToken(t *testing.T) {
 	for _, token := range []string{"", "right"} {
 		srv := httptest.NewTLSServer(Handler(NewDir(t.TempDir()), token))

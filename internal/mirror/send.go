@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/bodycam-dev/bodycam/ledger"
@@ -30,7 +32,8 @@ type SendOptions struct {
 type Progress struct {
 	Epochs uint64
 	Bytes  int64
-	Outage error // what is tried again
+	Outage error         // what is tried again
+	Wait   time.Duration // until then
 }
 
 // The pauses between tries double from the first to the longest.
@@ -55,12 +58,14 @@ func Send(ctx context.Context, dir string, to Target, o SendOptions) (Progress, 
 		case err == nil && (ended || !o.Follow):
 			return s.done, nil
 		case err == nil:
-			s.tell(nil)
+			s.tell(nil, 0)
 			if err := sleep(ctx, pollPause); err != nil {
 				return s.done, err
 			}
 			continue
-		case !transient(err) || ctx.Err() != nil:
+		case ctx.Err() != nil:
+			return s.done, fmt.Errorf("%w: %w", ctx.Err(), err)
+		case !transient(err):
 			return s.done, err
 		}
 		if since.IsZero() {
@@ -69,17 +74,24 @@ func Send(ctx context.Context, dir string, to Target, o SendOptions) (Progress, 
 		if o.Patience > 0 && time.Since(since) > o.Patience {
 			return s.done, fmt.Errorf("the mirror couldn't be reached for %v: %w", o.Patience, err)
 		}
-		s.tell(err)
-		if err := sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
-			return s.done, err
+		wait := pause/2 + rand.N(pause/2)
+		s.tell(err, wait)
+		if ended := sleep(ctx, wait); ended != nil {
+			return s.done, fmt.Errorf("%w while the mirror couldn't be reached: %w", ended, err)
 		}
 		pause = min(2*pause, longPause)
 	}
 }
 
+// lasting are the failures that waiting doesn't mend: a folder that isn't there or is no folder, no permission, a disk
+// that can't be written. A full disk and one that fails are outages.
+var lasting = []error{ErrConflict, errRefused, errLocal, fs.ErrNotExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR,
+	syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL}
+
 // transient tells whether it is worth trying again.
 func transient(err error) bool {
-	return !errors.Is(err, ErrConflict) && !errors.Is(err, errRefused) && !errors.Is(err, errLocal)
+	var untrusted *tls.CertificateVerificationError
+	return !errors.As(err, &untrusted) && !slices.ContainsFunc(lasting, func(l error) bool { return errors.Is(err, l) })
 }
 
 // errLocal: what fails is this side.
@@ -121,10 +133,10 @@ func (s *sender) sameSoFar(ctx context.Context, log string, have map[string]int6
 	return nil
 }
 
-func (s *sender) tell(outage error) {
+func (s *sender) tell(outage error, wait time.Duration) {
 	if s.o.Told != nil {
 		p := s.done
-		p.Outage = outage
+		p.Outage, p.Wait = outage, wait
 		s.o.Told(p)
 	}
 }
