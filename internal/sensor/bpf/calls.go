@@ -27,7 +27,7 @@ type callTables struct {
 
 var actions = map[string]sensorAct{
 	"open": sensorActA_OPEN, "openhow": sensorActA_OPENHOW, "path": sensorActA_PATH, "move": sensorActA_MOVE, "rename": sensorActA_RENAME, "fd": sensorActA_FD,
-	"args": sensorActA_ARGS, "chdir": sensorActA_CHDIR, "chroot": sensorActA_CHROOT, "exec": sensorActA_EXEC,
+	"args": sensorActA_ARGS, "creds": sensorActA_CREDS, "chdir": sensorActA_CHDIR, "chroot": sensorActA_CHROOT, "exec": sensorActA_EXEC,
 	"read": sensorActA_READ, "write": sensorActA_WRITE, "copy": sensorActA_COPY, "close": sensorActA_CLOSE, "ioctl": sensorActA_IOCTL,
 	"mmap": sensorActA_MMAP, "clone": sensorActA_CLONE, "clone3": sensorActA_CLONE3, "kill": sensorActA_KILL,
 	"target": sensorActA_TARGET, "pidfd": sensorActA_PIDFD, "prctl": sensorActA_PRCTL, "connect": sensorActA_CONNECT, "bind": sensorActA_BIND,

@@ -270,14 +270,6 @@ func (d *decoder) taskFor(tid int32) *task {
 	return t
 }
 
-// succeed gives a task's id to another: a thread that executed a program.
-func (d *decoder) succeed(old, tid int32) {
-	d.forget(tid)
-	d.tasks[tid] = d.tasks[old]
-	delete(d.tasks, old)
-	d.lastTask = nil
-}
-
 // forget frees what is kept for a task that ended.
 func (d *decoder) forget(tid int32) {
 	t := d.taskOf(tid)

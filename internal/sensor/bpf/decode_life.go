@@ -28,8 +28,8 @@ func (d *decoder) exec(r record) error {
 	if pr, ok := d.procs[id.PID]; !ok || pr.id != id {
 		d.born(process{id: id, parent: bodycam.Proc{PID: int32(x.Parent), Start: x.ParentStart}})
 	}
-	if old := x.OldTid; old != int32(r.Tid) && d.tasks[old] != nil { // a thread that was not the leader
-		d.succeed(old, int32(r.Tid))
+	if x.OldTid != int32(r.Tid) { // a thread goes on under its leader's id; its cache has been told
+		d.forget(x.OldTid)
 	}
 	e := d.begin(r, bodycam.TypeExec)
 	e.Exe = d.place(r, s[0])

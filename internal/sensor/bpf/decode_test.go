@@ -121,19 +121,21 @@ func TestFlushOfForgottenSlot(t *testing.T) {
 	}
 }
 
-// A thread that executes a program takes over its leader's id, and keeps its cache.
+// A thread that executes a program takes over its leader's id. What its cache held comes before, under its own.
 func TestExecFromThread(t *testing.T) {
 	var got []bodycam.Event
 	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
 	b := openRecord(1, "f", "/d/f")
 	b[ringHead+int(unsafe.Offsetof(sensorRec{}.Tid))] = 8
-	b = append(b, raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 2), sensorExecuted{OldTid: 8})...)
-	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 3), sensorFlush{Oid: 1 << 12, Closes: 1, Rd: 1, Slot: 5})...)
+	flush := head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 2)
+	flush.Tid = 8
+	b = append(b, raw(flush, sensorFlush{Oid: 1 << 12, Closes: 1, Rd: 1, Slot: 5})...)
+	b = append(b, raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 3), sensorExecuted{OldTid: 8})...)
 	if err := d.chunk(b); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 3 || got[2].Path != "/d/f" {
-		t.Errorf("events %+v", got)
+	if len(got) != 3 || got[1].Path != "/d/f" || got[1].TID != 8 || len(d.tasks) != 0 {
+		t.Errorf("%d tasks are kept; events %+v", len(d.tasks), got)
 	}
 }
 

@@ -24,34 +24,35 @@ const (
 	sensorActA_RENAME     sensorAct = 5
 	sensorActA_FD         sensorAct = 6
 	sensorActA_ARGS       sensorAct = 7
-	sensorActA_CHDIR      sensorAct = 8
-	sensorActA_CHROOT     sensorAct = 9
-	sensorActA_EXEC       sensorAct = 10
-	sensorActA_READ       sensorAct = 11
-	sensorActA_WRITE      sensorAct = 12
-	sensorActA_COPY       sensorAct = 13
-	sensorActA_IOCTL      sensorAct = 14
-	sensorActA_CLOSE      sensorAct = 15
-	sensorActA_MMAP       sensorAct = 16
-	sensorActA_CLONE      sensorAct = 17
-	sensorActA_CLONE3     sensorAct = 18
-	sensorActA_KILL       sensorAct = 19
-	sensorActA_TARGET     sensorAct = 20
-	sensorActA_PIDFD      sensorAct = 21
-	sensorActA_FAILED     sensorAct = 22
-	sensorActA_SOCKET     sensorAct = 23
-	sensorActA_PRCTL      sensorAct = 24
-	sensorActA_CONNECT    sensorAct = 25
-	sensorActA_BIND       sensorAct = 26
-	sensorActA_LISTEN     sensorAct = 27
-	sensorActA_ACCEPT     sensorAct = 28
-	sensorActA_SENDTO     sensorAct = 29
-	sensorActA_SENDMSG    sensorAct = 30
-	sensorActA_SENDMMSG   sensorAct = 31
-	sensorActA_RECVMSG    sensorAct = 32
-	sensorActA_URING      sensorAct = 33
-	sensorActA_INDIRECT   sensorAct = 34
-	sensorActA_SOCKETCALL sensorAct = 35
+	sensorActA_CREDS      sensorAct = 8
+	sensorActA_CHDIR      sensorAct = 9
+	sensorActA_CHROOT     sensorAct = 10
+	sensorActA_EXEC       sensorAct = 11
+	sensorActA_READ       sensorAct = 12
+	sensorActA_WRITE      sensorAct = 13
+	sensorActA_COPY       sensorAct = 14
+	sensorActA_IOCTL      sensorAct = 15
+	sensorActA_CLOSE      sensorAct = 16
+	sensorActA_MMAP       sensorAct = 17
+	sensorActA_CLONE      sensorAct = 18
+	sensorActA_CLONE3     sensorAct = 19
+	sensorActA_KILL       sensorAct = 20
+	sensorActA_TARGET     sensorAct = 21
+	sensorActA_PIDFD      sensorAct = 22
+	sensorActA_FAILED     sensorAct = 23
+	sensorActA_SOCKET     sensorAct = 24
+	sensorActA_PRCTL      sensorAct = 25
+	sensorActA_CONNECT    sensorAct = 26
+	sensorActA_BIND       sensorAct = 27
+	sensorActA_LISTEN     sensorAct = 28
+	sensorActA_ACCEPT     sensorAct = 29
+	sensorActA_SENDTO     sensorAct = 30
+	sensorActA_SENDMSG    sensorAct = 31
+	sensorActA_SENDMMSG   sensorAct = 32
+	sensorActA_RECVMSG    sensorAct = 33
+	sensorActA_URING      sensorAct = 34
+	sensorActA_INDIRECT   sensorAct = 35
+	sensorActA_SOCKETCALL sensorAct = 36
 )
 
 type sensorBody struct {
@@ -74,6 +75,10 @@ type sensorCache struct {
 	_     structs.HostLayout
 	Task  uint64
 	Start uint64
+	Tid   uint32
+	Uid   uint32
+	Gid   uint32
+	Pad   uint32
 	Oid   [16]uint64
 	E     [16]struct {
 		_          structs.HostLayout
@@ -84,6 +89,7 @@ type sensorCache struct {
 		HashLen    uint64
 		Tree       uint64
 		Given      uint64
+		How        uint64
 		Opens      uint64
 		FirstOpen  uint64
 		LastOpen   uint64

@@ -91,6 +91,31 @@ func execCases() []Case {
 	}
 }
 
+// twoPrograms holds that what one program did with a file, and another one in the same process after it, is told of each.
+func twoPrograms(t *testing.T, o *Outcome) {
+	x := o.one(t, typ(bodycam.TypeExec), kid(o, t), argv("second", "second"), errno(0))
+	first := cond{"told before the second program, of the first", func(e *bodycam.Event) bool { return o.between(e, nil, x) }}
+	second := cond{"told after the second program began, of it", func(e *bodycam.Event) bool { return o.between(e, x, nil) }}
+	f := both(kid(o, t), path(o.in("f")))
+	o.count(t, 1, typ(bodycam.TypeOpen), f, flags(unix.O_RDONLY), first)
+	for i, program := range []cond{first, second} {
+		o.count(t, 3, typ(bodycam.TypeOpen), f, flags(unix.O_RDONLY|unix.O_CLOEXEC), program)
+		o.count(t, 3, typ(bodycam.TypeMmap), f, has(bodycam.Exec), program)
+		if !o.suite.traits.Bytes {
+			continue
+		}
+		var read uint64
+		found, _ := o.match(typ(bodycam.TypeClose), f, program)
+		for _, e := range found {
+			read += e.BytesRead
+		}
+		if want := uint64(3*5 + []int{7, 11}[i]); read != want {
+			t.Errorf("program %d read %d bytes, want %d", i+1, read, want)
+		}
+	}
+	o.some(t, typ(bodycam.TypeOpen), f, second, cond{"at once", func(e *bodycam.Event) bool { return e.N() == 1 }})
+}
+
 func argumentCases() []Case {
 	exec, open := typ(bodycam.TypeExec), typ(bodycam.TypeOpen)
 	return []Case{
@@ -115,6 +140,8 @@ func argumentCases() []Case {
 			o.one(t, exec, kid(o, t), exe(self(o)), argv("from-thread", "end"), errno(0))
 			o.one(t, typ(bodycam.TypeExit), kid(o, t), status(0))
 		}},
+		{Name: "10-identity/same-files-before-and-after", Argv: []string{"execs", "folds"}, Check: twoPrograms},
+		{Name: "10-identity/same-files-exec-from-thread", Argv: []string{"execs", "folds-thread"}, Check: twoPrograms},
 		{Name: "10-identity/vfork", Argv: []string{"execs", "vfork"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, typ(bodycam.TypeFork), pid(o.PID), child(o.pid(t, "child")))
 			o.one(t, exec, kid(o, t), argv("vforked", "end"), errno(0))

@@ -256,6 +256,22 @@ func writeCases() []Case {
 			o.named(t, typ(bodycam.TypeTruncate), path(o.in("f")), amount(2), errno(0))
 			o.one(t, open, path(o.in("f")), has(bodycam.Write|bodycam.Trunc), errno(0))
 		}},
+		{Name: "12-writes/cut-by-open", Argv: []string{"writes", "cut"}, Check: func(t *testing.T, o *Outcome) {
+			o.one(t, open, path(o.in("f")), access(bodycam.Read|bodycam.Trunc), errno(0))
+			o.one(t, open, path(o.in("g")), access(bodycam.Trunc), errno(0))
+			fresh := func(want string) cond {
+				return cond{"detail " + want, func(e *bodycam.Event) bool { return e.Detail == want }}
+			}
+			o.one(t, open, path(o.in("h")), access(bodycam.Read|bodycam.Create), fresh("new"), errno(0))
+			o.one(t, open, path(o.in("i")), access(bodycam.Write|bodycam.Create|bodycam.Append), fresh(""), errno(0))
+		}},
+		{Name: "12-writes/truncate-after-open", Argv: []string{"writes", "otherwise"}, Check: func(t *testing.T, o *Outcome) {
+			f, w := path(o.in("f")), bodycam.Write
+			o.count(t, 5, open, f, access(w), flags(unix.O_WRONLY))
+			o.count(t, 2, open, f, access(w), nr(unix.SYS_OPEN))
+			o.count(t, 2, open, f, access(w|bodycam.Trunc), flags(unix.O_WRONLY|unix.O_TRUNC))
+			o.count(t, 1, open, f, access(w|bodycam.Create), flags(unix.O_WRONLY|unix.O_CREAT), cond{"no new file", func(e *bodycam.Event) bool { return e.Detail != "new" }})
+		}},
 		{Name: "12-writes/map-shared-store", Argv: []string{"writes", "mapstore"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, open, path(o.in("f")), access(bodycam.Read|bodycam.Write), errno(0))
 			o.some(t, shown(o, "f"))

@@ -188,6 +188,22 @@ func (o *Outcome) match(cs ...cond) (found []*bodycam.Event, n uint64) {
 	return found, n
 }
 
+// between tells whether an event happened, and was delivered, after one event and before another; nil is none.
+func (o *Outcome) between(e, after, before *bodycam.Event) bool {
+	come := after == nil
+	for i := range o.Events {
+		switch x := &o.Events[i]; x {
+		case e:
+			return come && (after == nil || e.Boot >= after.Boot) && (before == nil || max(e.Boot, e.LastBoot) <= before.Boot)
+		case after:
+			come = true
+		case before:
+			return false
+		}
+	}
+	return false
+}
+
 // count asserts how many calls match, folded or not.
 func (o *Outcome) count(t testing.TB, want int, cs ...cond) {
 	t.Helper()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A small cache per task: which file is behind which descriptor, and what was done with it. Repeats are counted here
- * instead of being sent. What it gathered is sent when an entry is needed for another file, when the task ends, and
- * when the sensor stops; so every count arrives, late at worst.
+ * instead of being sent. What it gathered is sent when an entry is needed for another file, when the task executes a program,
+ * becomes another user, or ends, and when the sensor stops; so every count arrives, late at worst, and told of who did it.
  */
 #ifndef BODYCAM_CACHE_H
 #define BODYCAM_CACHE_H
@@ -25,7 +25,8 @@ enum { MAP_EXEC = 1, MAP_SHARED_WRITE = 2 };
 
 struct entry { /* one way in which a file is open: object, name and flags */
 	__u64 dentry, parent, mnt, inode, hash_len;
-	__u64 tree, given; /* given: hash of the name that the program gave; 0 where it gave none */
+	__u64 tree, given; /* given: hash of the name that the program gave; 0 where it did not open the file */
+	__u64 how;         /* the call that opened it, and the flags given, of which the kernel keeps only some */
 	__u64 opens, first_open, last_open;
 	__u64 closes, first_close, last_close;
 	__u64 mmaps, last_mmap;
@@ -44,6 +45,7 @@ struct fd_ref {
 
 struct cache {
 	__u64 task, start;  /* whose it is, of those in the pool; 0: nobody's */
+	__u32 tid, uid, gid, pad; /* who its task is, or was when it did what the cache holds */
 	__u64 oid[ENTRIES]; /* the records that named the files; 0: the entry is empty */
 	struct entry e[ENTRIES];
 	struct fd_ref fd[FDS];
@@ -92,6 +94,14 @@ static inline_always struct cache *my_cache(void)
 	return cache_of(bpf_get_current_task_btf());
 }
 
+/* belongs notes whose doings a cache gathers from now on. */
+static inline_always void belongs(struct cache *c, struct task_struct *t)
+{
+	c->tid = t->pid;
+	c->uid = t->cred->uid.val;
+	c->gid = t->cred->gid.val;
+}
+
 /* need_cache gives the current task, which has none, a cache. It fails only where the kernel has no memory. */
 noinline_fn int need_cache(void)
 {
@@ -99,18 +109,26 @@ noinline_fn int need_cache(void)
 	struct cache *c = pooled(t->pid);
 	if (c && !__sync_val_compare_and_swap(&c->task, 0, (__u64)t)) {
 		c->start = t->start_boottime;
+		belongs(c, t);
 		return 0;
 	}
 	overflowed = 1;
-	bpf_task_storage_get(&caches, bpf_get_current_task_btf(), 0, STORAGE_CREATE);
+	c = bpf_task_storage_get(&caches, bpf_get_current_task_btf(), 0, STORAGE_CREATE);
+	if (c)
+		belongs(c, t);
 	return 0;
+}
+
+static inline_always void empty(struct cache *c)
+{
+	for (int i = 0; i < ENTRIES; i++)
+		c->oid[i] = 0; /* that makes what c->fd says void too */
 }
 
 /* give_back leaves a cache, flushed before, to another task. */
 static inline_always void give_back(struct cache *c)
 {
-	for (int i = 0; i < ENTRIES; i++)
-		c->oid[i] = 0; /* that makes what c->fd says void too */
+	empty(c);
 	c->task = 0;
 }
 
@@ -199,7 +217,11 @@ noinline_fn int flush_slots(struct cache *cache, __u32 slots)
 	bpf_iter_num_destroy(&it);
 	if (!s->gathered)
 		return 0;
-	head(out_rec(s), s->task ? as(struct task_struct, s->task) : t, K_FLUSH, SRC_CLOSE, 0);
+	struct rec *r = out_rec(s);
+	head(r, s->task ? as(struct task_struct, s->task) : t, K_FLUSH, SRC_CLOSE, 0);
+	r->tid = cache->tid;
+	r->uid = cache->uid;
+	r->gid = cache->gid;
 	if (!put(sizeof(struct rec) + s->gathered * sizeof(struct flush))) {
 		lost(SRC_OPEN, opens);
 		lost(SRC_CLOSE, closes);
@@ -218,14 +240,38 @@ static inline_always void flush_all(struct cache *c)
 	flush_slots(c, (1 << ENTRIES) - 1);
 }
 
-/* entry_find returns the slot of the entry for an open file, or -1; given 0 takes any name. */
-static inline_always int entry_find(struct cache *c, struct file *f, struct dentry *d, __u64 given)
+static inline_always __u64 how_opened(__u32 nr, __u32 abi, __u32 asked)
+{
+	return (__u64)abi << 48 | (__u64)(nr & 0xffff) << 32 | asked;
+}
+
+static inline_always bool same_opening(struct entry *e, __u64 given, __u64 how)
+{
+	return !given || (e->given == given && e->how == how);
+}
+
+/*
+ * turn_over is called when the current task became another: by executing a program, or another user. What it did before is sent,
+ * and told of who it was; nothing that it does from now on is folded into that.
+ */
+noinline_fn int turn_over(struct cache *c)
+{
+	if (!c)
+		return 0;
+	flush_all(c);
+	empty(c);
+	belongs(c, current());
+	return 0;
+}
+
+/* entry_find returns the slot of the entry for an open file, or -1; given 0 takes it however it was opened. */
+static inline_always int entry_find(struct cache *c, struct file *f, struct dentry *d, __u64 given, __u64 how)
 {
 	__u32 i = entry_hash(d);
-	if (c->oid[i] && same_file(&c->e[i], f, d) && (!given || c->e[i].given == given))
+	if (c->oid[i] && same_file(&c->e[i], f, d) && same_opening(&c->e[i], given, how))
 		return i;
 	i ^= 1;
-	return c->oid[i] && same_file(&c->e[i], f, d) && (!given || c->e[i].given == given) ? (int)i : -1;
+	return c->oid[i] && same_file(&c->e[i], f, d) && same_opening(&c->e[i], given, how) ? (int)i : -1;
 }
 
 /* entry_slot picks where an entry goes: of the two slots that a file may use, the one not used last. It has to be flushed. */
@@ -252,6 +298,7 @@ static inline_always void entry_fill(struct cache *c, __u32 slot, struct file *f
 	memzero(e, sizeof(*e));
 	c->oid[slot & (ENTRIES - 1)] = oid_of(r);
 	e->given = given;
+	e->how = how_opened(r->nr, r->abi, o->asked);
 	e->tree = tree;
 	e->dentry = (__u64)d;
 	e->parent = (__u64)d->d_parent;
@@ -368,7 +415,7 @@ noinline_fn int file_slot(struct cache *cache, int fd)
 	if (known_entry(cache, fd, f))
 		return cache->fd[fd & (FDS - 1)].slot & (ENTRIES - 1);
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
-	int found = entry_find(cache, f, d, 0);
+	int found = entry_find(cache, f, d, 0, 0);
 	if (found < 0)
 		found = new_entry(s, t, cache, f, d);
 	__u32 i = found & (ENTRIES - 1);

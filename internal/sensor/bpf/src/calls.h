@@ -17,6 +17,7 @@ enum act { /* the names in calls.tsv, lower case */
 	A_RENAME,   /* A_PATH; such names change where a folder or a link is renamed */
 	A_FD,       /* acts on the file behind a descriptor */
 	A_ARGS,     /* only its arguments matter */
+	A_CREDS,    /* A_ARGS; on success the task is another user, or may do other things */
 	A_CHDIR,    /* A_PATH; on success the working directory is read back */
 	A_CHROOT,   /* A_PATH; on success the root directory is read back */
 	A_EXEC,     /* A_PATH when it fails; on success sched_process_exec tells */

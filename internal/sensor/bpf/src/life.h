@@ -65,6 +65,20 @@ static inline_always struct file *script_file(struct task_struct *t)
 	return found;
 }
 
+/* leave_program sends what the task did before it executed a program. */
+static inline_always void leave_program(struct task_struct *t, __u32 old_tid)
+{
+	struct cache *c = my_cache();
+	turn_over(c);
+	if (c || old_tid == t->pid)
+		return;
+	c = pooled(old_tid); /* of a thread, which goes on under its leader's id */
+	if (c && c->task == (__u64)t) {
+		flush_all(c);
+		give_back(c);
+	}
+}
+
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *ctx)
 {
@@ -77,6 +91,8 @@ int on_exec(__u64 *ctx)
 	if (!s || !mm)
 		return 0;
 	__u64 from = mm->arg_start, total = mm->arg_end - from;
+	__u32 old_tid = ctx[1];
+	leave_program(t, old_tid);
 	head(out_rec(s), t, K_EXEC, SRC_EXEC, 0);
 	struct executed *x = (struct executed *)out_body(s);
 	memzero(x, sizeof(*x));
@@ -84,7 +100,6 @@ int on_exec(__u64 *ctx)
 	x->parent = parent->tgid;
 	x->parent_start = parent->group_leader->start_boottime;
 	x->argv = total;
-	__u32 old_tid = ctx[1];
 	x->old_tid = old_tid;
 	struct file *f = bp->file;
 	x->ino = f->f_inode->i_ino;
@@ -123,11 +138,6 @@ int on_exec(__u64 *ctx)
 	put_unit(pos);
 	if (!whole)
 		put_argv(from, total);
-	struct cache *c = old_tid == t->pid ? 0 : pooled(old_tid);
-	if (c && c->task == (__u64)t) { /* a thread's, which goes on under its leader's id */
-		flush_all(c);
-		give_back(c);
-	}
 	return 0;
 }
 

@@ -311,10 +311,11 @@ noinline_fn int open_file(struct cache *cache)
 		return 1;
 	struct dentry *d = as(struct dentry, f->f_path.dentry);
 	__u32 n = c->path ? user_str(s, arg(s, c->path), 0) : 0;
+	__u32 asked = c->flags ? arg(s, c->flags) : 0;
 	__u64 given = hash_out(n);
 	int slot = -1;
 	if (cache) {
-		slot = entry_find(cache, f, d, given);
+		slot = entry_find(cache, f, d, given, how_opened(s->nr, s->abi, asked));
 		struct entry *e = &cache->e[slot & (ENTRIES - 1)];
 		if (slot >= 0 && e->tree == tree) {
 			if (replaced(t, fd, f))
@@ -344,8 +345,7 @@ noinline_fn int open_file(struct cache *cache)
 		return 1;
 	r->nr = s->nr;
 	r->abi = s->abi;
-	if (c->flags)
-		((struct opened *)(r + 1))->asked = arg(s, c->flags);
+	((struct opened *)(r + 1))->asked = asked;
 	send(r, open_len(r), true);
 	if (cache) {
 		entry_fill(cache, slot, f, d, r, given);
@@ -583,7 +583,10 @@ static inline_always int dispatch(struct scratch *s, struct call *c)
 	case A_CHDIR:
 	case A_CHROOT:
 		return s->ret ? on_path() : on_dir();
-	case A_ARGS:
+	case A_CREDS:
+		if (s->ret >= 0)
+			turn_over(my_cache());
+	case A_ARGS: /* fall through */
 	case A_TARGET:
 	case A_PIDFD:
 		return on_args();

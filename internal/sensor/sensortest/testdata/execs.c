@@ -141,6 +141,49 @@ static void thread(int c, char **v) {
 	say("child", "%d", p);
 	say("status", "%d", reap(p));
 }
+/*
+ * A program opens, reads and maps a file, and goes on as another program, which does the same and uses a descriptor that stays open.
+ */
+static void use_file(void) {
+	char b[5];
+	for (int i = 0; i < 3; i++) {
+		int fd = must("open", open("f", O_RDONLY | O_CLOEXEC));
+		must("read", read(fd, b, 5));
+		if (mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED) must("mmap", -1);
+		close(fd);
+	}
+}
+static void *use_and_exec(void *a) {
+	char b[7];
+	int fd = must("open", open("f", O_RDONLY));
+	must("read", read(fd, b, 7));
+	must("dup2", dup2(fd, 200));
+	use_file();
+	execl(self, "second", "second", (char *)0);
+	return 0;
+}
+static void second(int c, char **v) {
+	char b[11];
+	must("read", read(200, b, 11));
+	use_file();
+}
+static void as_other(int in_thread) {
+	char text[101] = {0};
+	memset(text, 'x', 100);
+	fill("f", text);
+	fflush(0);
+	pid_t p = fork();
+	if (p == 0) {
+		pthread_t t;
+		if (!in_thread) use_and_exec(0);
+		pthread_create(&t, 0, use_and_exec, 0);
+		for (;;) pause();
+	}
+	say("child", "%d", p);
+	say("status", "%d", reap(p));
+}
+static void folds(int c, char **v) { as_other(0); }
+static void folds_thread(int c, char **v) { as_other(1); }
 static void vfork_(int c, char **v) {
 	pid_t p = vfork();
 	if (p == 0) {
@@ -160,7 +203,7 @@ static void end(int c, char **v) {}
 
 static const struct act acts[] = {{"link", link_}, {"alias", alias}, {"args", args}, {"argc0", argc0}, {"many", many}, {"big", big},
 	{"memfd", memfd}, {"deleted", deleted}, {"procfd", procfd}, {"execveat", execveat_}, {"script", script}, {"script-fd", script_fd}, {"nested", nested}, {"failing", failing},
-	{"thread", thread}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
+	{"thread", thread}, {"folds", folds}, {"folds-thread", folds_thread}, {"second", second}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
 int main(int argc, char **argv) {
 	if (argc == 0 || !argv[0][0] && argc == 1) return 0; // argc0: started with nothing
 	if (argc > 1 && !strncmp(argv[1], "end", 3)) return 0;

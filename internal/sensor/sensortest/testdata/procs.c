@@ -221,6 +221,20 @@ static void setuid_(int c, char **v) {
 	say("child", "%d", p);
 	reap(p);
 }
+static void folds_setuid(int c, char **v) { // the same opens before and after
+	touch("f");
+	pid_t p = fork();
+	if (p == 0) {
+		for (int i = 0; i < 3; i++) close(must("open", open("f", O_RDONLY)));
+		out("setresgid", setresgid(4321, 4321, 4321));
+		for (int i = 0; i < 2; i++) close(must("open", open("f", O_RDONLY)));
+		out("setresuid", setresuid(1234, 1234, 1234));
+		for (int i = 0; i < 4; i++) close(must("open", open("f", O_RDONLY)));
+		_exit(0);
+	}
+	say("child", "%d", p);
+	reap(p);
+}
 static void dumpable(int c, char **v) {
 	pid_t p = fork();
 	if (p == 0) {
@@ -324,6 +338,6 @@ static void sockets(int c, char **v) {
 static const struct act acts[] = {{"storm", storm}, {"orphan", orphan}, {"daemon", daemon_}, {"tree", tree}, {"threads", threads},
 	{"leaderless", leaderless}, {"clone3", clone3_}, {"untraced", untraced}, {"untraced3", untraced3}, {"cloneparent", cloneparent},
 	{"reuse", reuse}, {"killed", killed}, {"selfsignal", selfsignal}, {"stopped", stopped}, {"recorder", recorder}, {"tracer", tracer},
-	{"traceme", traceme}, {"setuid", setuid_}, {"dumpable", dumpable}, {"comm", comm}, {"pidfd", pidfd}, {"closerange", closerange},
+	{"traceme", traceme}, {"setuid", setuid_}, {"folds-setuid", folds_setuid}, {"dumpable", dumpable}, {"comm", comm}, {"pidfd", pidfd}, {"closerange", closerange},
 	{"preload", preload}, {"seccomp-hide", seccomp_hide}, {"ipc", ipc}, {"sockets", sockets}, {"refused", refused}, {0}};
 int main(int argc, char **argv) { return play(acts, argc, argv); }

@@ -33,6 +33,21 @@ static void truncate_(int c, char **v) {
 	out("truncate", truncate("f", 2));
 	out("otrunc", open("f", O_WRONLY | O_TRUNC));
 }
+static void cut(int c, char **v) { // without being opened for writing
+	fill("f", "0123456789");
+	fill("g", "0123456789");
+	fill("i", "0123456789");
+	out("read", open("f", O_RDONLY | O_TRUNC));
+	out("neither", open("g", 3 | O_TRUNC));
+	out("made", open("h", O_RDONLY | O_CREAT, 0600));
+	out("there", open("i", O_WRONLY | O_CREAT | O_APPEND, 0600));
+}
+static void otherwise(int c, char **v) { // the same name, with flags that an open file does not keep
+	fill("f", "0123456789");
+	int how[] = {O_WRONLY, O_WRONLY | O_TRUNC, O_WRONLY, O_WRONLY | O_CREAT, O_WRONLY, O_WRONLY | O_TRUNC};
+	for (int i = 0; i < 6; i++) close(must("open", open("f", how[i], 0600)));
+	for (int i = 0; i < 2; i++) close(must("open", syscall(SYS_open, "f", O_WRONLY)));
+}
 static void mapstore(int c, char **v) {
 	fill("f", "0123456789");
 	int fd = must("open", open("f", O_RDWR));
@@ -117,7 +132,7 @@ static void hardwrite(int c, char **v) { // written through another name: dev:in
 	say("dev", "%lu", (unsigned long)st.st_dev);
 }
 
-static const struct act acts[] = {{"rename", rename_}, {"exchange", exchange}, {"renameat", rename_at}, {"copyrange", copyrange},
-	{"truncate", truncate_}, {"mapstore", mapstore}, {"maplate", maplate}, {"sendfile", sendfile_}, {"readwrite", readwrite},
+static const struct act acts[] = {{"rename", rename_}, {"exchange", exchange}, {"renameat", rename_at}, {"otherwise", otherwise}, {"copyrange", copyrange},
+	{"truncate", truncate_}, {"cut", cut}, {"mapstore", mapstore}, {"maplate", maplate}, {"sendfile", sendfile_}, {"readwrite", readwrite},
 	{"links", links}, {"modes", modes}, {"hardwrite", hardwrite}, {0}};
 int main(int argc, char **argv) { return play(acts, argc, argv); }
