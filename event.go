@@ -106,6 +106,9 @@ const (
 
 var accessNames = []string{"read", "write", "create", "truncate", "append", "exec", "dir", "path", "temp"}
 
+// Writes tells whether a file was opened for writing, or cut: O_TRUNC cuts it however else it is opened.
+func (a Access) Writes() bool { return a&(Write|Trunc) != 0 }
+
 // String lists the bits' names, separated by commas.
 func (a Access) String() string {
 	var b strings.Builder

@@ -18,6 +18,8 @@ type Context interface {
 	File(dev, ino uint64) *File
 	// Wrote tells whether the file of that path was written during the run, for events that don't say which inode.
 	Wrote(path string) bool
+	// Made tells whether the file of that path came to be during the run.
+	Made(path string) bool
 	// Aliases appends the other names that a path has by bind mounts.
 	Aliases(dst []string, path string) []string
 	// Row is the transcript row that caused the event, nil where none did.
@@ -190,8 +192,10 @@ func comm(path string) string {
 type File struct {
 	Names   []string // canonical paths under which it was seen, the newest last
 	Written bool     // it was written during the run
+	Made    bool     // it came to be during the run
 	Writer  string   // program of the process that wrote it last
 	at      uint64   // hash of the path where it was written last
-	first   uint64   // event that wrote it first
 	links   int      // names that still exist, as far as events tell
+
+	first, firstMade uint64 // events that wrote it first, and that made it
 }

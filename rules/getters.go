@@ -211,7 +211,7 @@ var intGetters = map[string]intGetter{
 	"evt.count.error":     func(m *machine) (int64, bool) { return truth(m.ev.Failed()) },
 	"evt.count.exit":      func(*machine) (int64, bool) { return 1, true },
 	"evt.is_open_read":    func(m *machine) (int64, bool) { return truth(m.ev.Access&bodycam.Read != 0) },
-	"evt.is_open_write":   func(m *machine) (int64, bool) { return truth(m.ev.Access&bodycam.Write != 0) },
+	"evt.is_open_write":   func(m *machine) (int64, bool) { return truth(m.ev.Access.Writes()) },
 	"evt.is_open_create":  func(m *machine) (int64, bool) { return truth(m.ev.Access&bodycam.Create != 0) },
 	"evt.is_io":           func(m *machine) (int64, bool) { return truth(m.ev.Bytes|m.ev.BytesRead|m.ev.BytesWritten != 0) },
 	"evt.arg.pid":         func(m *machine) (int64, bool) { return int64(m.ev.Child.PID), true },
@@ -258,6 +258,16 @@ var intGetters = map[string]intGetter{
 			return truth(m.ctx.Wrote(m.ev.UnixAddr))
 		}
 		return truth(len(l) > 0 && m.ctx.Wrote(l[0]))
+	},
+	"body.file_made": func(m *machine) (int64, bool) {
+		if f := m.fileInfo(); f != nil && f.Made {
+			return truth(f.firstMade == 0 || f.firstMade != m.ev.Seq)
+		}
+		l := m.object()
+		if len(l) == 0 && m.ev.UnixAddr != "" {
+			return truth(m.ctx.Made(m.ev.UnixAddr))
+		}
+		return truth(len(l) > 0 && m.ctx.Made(l[0]))
 	},
 	"body.errno":      func(m *machine) (int64, bool) { return yes(int64(m.ev.Errno)) },
 	"body.count":      func(m *machine) (int64, bool) { return yes(int64(m.ev.N())) },

@@ -506,6 +506,31 @@ func TestWrittenPaths(t *testing.T) {
 	if tb.Wrote("/w/other/x") {
 		t.Error("a directory that is gone")
 	}
+	// What was only written to isn't the run's own, whatever it is called later; a new file is.
+	open := func(p, detail string, how bodycam.Access, flags uint64) {
+		tb.Fold(&bodycam.Event{Type: bodycam.TypeOpen, Proc: id(12), Path: p, Access: how, Detail: detail, Flags: flags})
+	}
+	const add = bodycam.Write | bodycam.Create | bodycam.Append
+	open("/w/m/new", "new", add, 0)
+	open("/w/m/excl", "", bodycam.Write|bodycam.Create, 0x80)
+	open("/w/m/added", "", add, 0)
+	open("/w/m/cut", "", bodycam.Read|bodycam.Trunc, 0)
+	open("/w/m/empty", "new", bodycam.Read|bodycam.Create, 0)
+	open("/w/m/later", "", add, 0)
+	do(bodycam.TypeRename, "/w/m/added", "/w/m/added2")
+	do(bodycam.TypeRename, "/w/m/new", "/w/m/new2")
+	open("/w/m/over", "new", add, 0)
+	do(bodycam.TypeRename, "/w/m/cut", "/w/m/over")
+	open("/w/m/swap", "new", add, 0)
+	tb.Fold(&bodycam.Event{Type: bodycam.TypeRename, Proc: id(12), Path: "/w/m/swap", Path2: "/w/m/aged", Flags: 2})
+	do(bodycam.TypeMkdir, "/w/m/d", "")
+	tb.Fold(&bodycam.Event{Type: bodycam.TypeRename, Proc: id(12), Path: "/w/m/d/x", Path2: "/w/m/aged2", Flags: 2})
+	for p, want := range map[string][2]bool{"/w/m/new2": {true, true}, "/w/m/excl": {true, true}, "/w/m/added2": {true, false}, "/w/m/over": {true, false}, "/w/m/empty": {true, true},
+		"/w/m/later": {true, false}, "/w/m/swap": {false, false}, "/w/m/aged": {true, true}, "/w/m/d/x": {false, false}, "/w/m/d/y": {true, true}, "/w/m/new": {false, false}} {
+		if got := [2]bool{tb.Wrote(p), tb.Made(p)}; got != want {
+			t.Errorf("%s: written and made %v, want %v", p, got, want)
+		}
+	}
 	// Old things in a new directory stay old.
 	do(bodycam.TypeMkdir, "/w/trap", "")
 	do(bodycam.TypeRename, "/w/old", "/w/trap/old")

@@ -38,9 +38,9 @@ type Table struct {
 	procs  map[bodycam.Proc]*Process
 	dead   []bodycam.Proc // in order of exit
 	files  map[fileID]*File
-	paths  map[string]bool // written paths whose inode isn't known
-	dirs   map[string]bool // directories made during the run; false: something older that was moved there
-	old    []string        // those of dirs that are false, sorted
+	paths  map[string]touch // written paths, for events that don't say which inode
+	dirs   map[string]bool  // directories made during the run; false: something older that was moved there
+	old    []string         // those of dirs that are false, sorted
 	mounts []mountAlias
 	gone   removed
 	last   *Process // of the newest event
@@ -52,11 +52,19 @@ type Table struct {
 	changes uint64
 }
 
+// touch is what the run did to the file of a path.
+type touch uint8
+
+const (
+	wrote touch = 1 + iota // it was there before, as far as is known
+	made
+)
+
 type mountAlias struct{ at, from string }
 
 // NewTable makes an empty table.
 func NewTable() *Table {
-	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]bool{}, dirs: map[string]bool{}, seed: maphash.MakeSeed(), changes: 1}
+	return &Table{procs: map[bodycam.Proc]*Process{}, files: map[fileID]*File{}, paths: map[string]touch{}, dirs: map[string]bool{}, seed: maphash.MakeSeed(), changes: 1}
 }
 
 // itself is the table of a context that embeds one.
@@ -159,7 +167,7 @@ func (t *Table) Fold(e *bodycam.Event) {
 	case bodycam.TypeExit:
 		t.exit(e, p)
 	case bodycam.TypeOpen:
-		if e.Errno == 0 && e.Access&(bodycam.Write|bodycam.Trunc|bodycam.Append|bodycam.Temp) != 0 {
+		if e.Errno == 0 && (e.Access.Writes() || e.Access&(bodycam.Append|bodycam.Temp) != 0 || makes(e)) {
 			t.written(e, p)
 		}
 	case bodycam.TypeCreate, bodycam.TypeTruncate:
@@ -167,10 +175,8 @@ func (t *Table) Fold(e *bodycam.Event) {
 			t.written(e, p)
 		}
 	case bodycam.TypeBind:
-		if name := e.UnixAddr; e.Errno == 0 && name != "" && !t.paths[name] && len(t.paths) < maxFiles {
-			if name = t.keepPath(name); name != "" {
-				t.paths[name] = true // the run's own socket
-			}
+		if e.Errno == 0 && e.UnixAddr != "" {
+			t.touched(e.UnixAddr, made) // the run's own socket
 		}
 	case bodycam.TypeMkdir:
 		if e.Errno == 0 && e.Path != "" {
@@ -378,15 +384,30 @@ func (t *Table) addName(f *File, name string) {
 	f.Names = append(f.Names, name)
 }
 
+// makes tells whether an event's file came to be by it. Of an open the sensor says so; O_EXCL and O_TMPFILE leave no doubt.
+func makes(e *bodycam.Event) bool {
+	const exclusive = 0x80 // O_EXCL
+	switch e.Type {
+	case bodycam.TypeCreate:
+		return true
+	case bodycam.TypeOpen:
+		return e.Detail == "new" || e.Access&bodycam.Temp != 0 || e.Access&bodycam.Create != 0 && e.Flags&exclusive != 0
+	}
+	return false
+}
+
 func (t *Table) written(e *bodycam.Event, p *Process) {
-	at := maphash.String(t.seed, e.Path)
-	if f := t.File(e.Dev, e.Ino); f != nil && f.Written && f.Writer == p.Exe && f.at == at {
+	at, how := maphash.String(t.seed, e.Path), wrote
+	if makes(e) {
+		how = made
+	}
+	if f := t.File(e.Dev, e.Ino); f != nil && f.Written && f.Writer == p.Exe && f.at == at && (f.Made || how == wrote) {
 		return // the same again
 	}
-	made := t.inMade(e.Path) // what lies in a directory that the run made is known by that to be the run's
+	inside := t.inMade(e.Path) // what lies in a directory that the run made is known by that to be the run's
 	if e.Ino != 0 {
 		further := 0
-		if !made {
+		if !inside {
 			further = maxOlder
 		}
 		f := t.file(e.Dev, e.Ino, further)
@@ -395,21 +416,19 @@ func (t *Table) written(e *bodycam.Event, p *Process) {
 			if !f.Written && !t.Wrote(e.Path) {
 				f.first = e.Seq
 			}
+			if how == made && !f.Made {
+				f.Made = true
+				if !t.Made(e.Path) {
+					f.firstMade = e.Seq
+				}
+			}
 			f.Written, f.Writer, f.at = true, p.Exe, at
-		case !made:
+		case !inside:
 			t.Dropped++
 		}
 	}
-	if name := e.Path; name != "" && !t.paths[name] && !made {
-		if len(t.paths) >= maxFiles {
-			t.Dropped++
-			return
-		}
-		if name = t.keepPath(name); name == "" {
-			t.Dropped++
-			return
-		}
-		t.paths[name] = true
+	if e.Path != "" && t.paths[e.Path] < how && !inside {
+		t.touched(e.Path, how)
 	}
 }
 
@@ -422,10 +441,19 @@ func (t *Table) keepPath(p string) string {
 	return strings.Clone(p)
 }
 
-func (t *Table) lose(m map[string]bool, p string) {
-	if _, ok := m[p]; ok {
+// lose forgets what was done to the file of a path.
+func (t *Table) lose(p string) {
+	if t.paths[p] != 0 {
 		t.bytes -= len(p)
-		delete(m, p)
+		delete(t.paths, p)
+	}
+}
+
+// unplace forgets a directory.
+func (t *Table) unplace(p string) {
+	if _, ok := t.dirs[p]; ok {
+		t.bytes -= len(p)
+		delete(t.dirs, p)
 	}
 }
 
@@ -439,7 +467,12 @@ func (t *Table) wasWritten(dev, ino uint64, name string) bool {
 // Wrote tells whether the run wrote the file of a path: it wrote that path, or made a directory above it. Older things
 // that were moved into such a directory stay old.
 func (t *Table) Wrote(p string) bool {
-	return t.paths[p] || t.inMade(p)
+	return t.paths[p] != 0 || t.inMade(p)
+}
+
+// Made tells whether the file of a path came to be during the run, or lies in a directory that did.
+func (t *Table) Made(p string) bool {
+	return t.paths[p] == made || t.inMade(p)
 }
 
 // inMade tells whether the nearest directory above a path of which that is known was made during the run.
@@ -458,7 +491,7 @@ func (t *Table) place(p string, made bool) {
 		t.Dropped++
 		return
 	}
-	t.lose(t.dirs, p)
+	t.unplace(p)
 	if p = t.keepPath(p); p == "" {
 		t.Dropped++
 		return
@@ -482,7 +515,7 @@ func (t *Table) young(p string) {
 
 // renamed takes along what is known of a directory, and of the older things that were moved into it.
 func (t *Table) renamed(from, to string) {
-	made := t.Wrote(from)
+	young := t.Made(from)
 	if len(t.old) > 0 {
 		within := from + "/"
 		first, _ := slices.BinarySearch(t.old, within)
@@ -493,33 +526,65 @@ func (t *Table) renamed(from, to string) {
 		inside := slices.Clone(t.old[first:last])
 		t.old = slices.Delete(t.old, first, last)
 		for _, p := range inside {
-			t.lose(t.dirs, p)
+			t.unplace(p)
 			t.place(to+p[len(from):], false)
 		}
 	}
-	t.lose(t.dirs, from)
+	t.unplace(from)
 	t.young(from)
-	t.place(to, made)
+	t.place(to, young)
 }
 
 func (t *Table) moved(e *bodycam.Event) {
-	if e.Type == bodycam.TypeRename && e.Path != "" && e.Path2 != "" {
-		t.renamed(e.Path, e.Path2)
-	}
-	if f := t.named(e.Dev, e.Ino, e.Path, e.Path2); f != nil && e.Type == bodycam.TypeLink {
+	from, to := e.Path, e.Path2
+	if f := t.named(e.Dev, e.Ino, from, to); f != nil && e.Type == bodycam.TypeLink {
 		f.links++
 	}
-	if e.Path2 != "" && (t.paths[e.Path] || e.Type == bodycam.TypeLink && t.inMade(e.Path)) {
-		t.lose(t.paths, e.Path2)
-		if name := t.keepPath(e.Path2); name != "" && len(t.paths) < maxFiles {
-			t.paths[name] = true
-		} else {
-			t.Dropped++
+	if from == "" || to == "" || from == to {
+		return
+	}
+	how, other := t.paths[from], touch(0)
+	switch {
+	case e.Type == bodycam.TypeLink:
+		if how == 0 && t.inMade(from) {
+			how = made
 		}
-		if e.Type == bodycam.TypeRename {
-			t.lose(t.paths, e.Path)
+		other = t.paths[from]
+	case e.Flags&renameExchange != 0:
+		other = t.paths[to]
+		young := t.Made(to)
+		t.renamed(from, to)
+		if t.inMade(from) != young {
+			t.place(from, young)
+		}
+	default:
+		t.renamed(from, to)
+	}
+	t.touched(to, how) // what was there is so no more
+	t.touched(from, other)
+}
+
+const renameExchange = 2 // linux/fs.h
+
+// touched notes what was done to the file that a path leads to from now on.
+func (t *Table) touched(p string, how touch) {
+	switch {
+	case t.paths[p] == how:
+		return
+	case how == 0:
+		t.lose(p)
+		return
+	case t.paths[p] == 0:
+		if len(t.paths) >= maxFiles {
+			t.Dropped++
+			return
+		}
+		if p = t.keepPath(p); p == "" {
+			t.Dropped++
+			return
 		}
 	}
+	t.paths[p] = how
 }
 
 // unlinked remembers what to forget with the next event: rules about this one still want to know of the file.
@@ -531,8 +596,8 @@ func (t *Table) unlinked(e *bodycam.Event) {
 
 // forget drops a file once its last name is gone: its inode can be used again for another.
 func (t *Table) forget() {
-	t.lose(t.paths, t.gone.path)
-	t.lose(t.dirs, t.gone.path)
+	t.lose(t.gone.path)
+	t.unplace(t.gone.path)
 	t.young(t.gone.path)
 	if f := t.files[t.gone.id]; f != nil {
 		if f.links--; f.links <= 0 {

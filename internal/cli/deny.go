@@ -43,7 +43,7 @@ var whyNot = []struct {
 	fields []string // with a * at the end: all that begin so
 }{
 	{"a process can change its own name, arguments and environment; proc.exepath is known", []string{"proc.name", "proc.cmd*", "proc.args", "proc.argv", "proc.exe", "proc.exeline", "proc.env", "proc.cwd"}},
-	{"it comes from what the run did before, which the recorder may not have read yet", []string{"proc.*", "target.*", "body.file_written", "body.file_writer", "body.window"}},
+	{"it comes from what the run did before, which the recorder may not have read yet", []string{"proc.*", "target.*", "body.file_made", "body.file_written", "body.file_writer", "body.window"}},
 	{"the agent's account of a call comes apart from the call", []string{"row.*", "sequence.*"}},
 	{"the name as given lies in the process's own memory, where it can be changed meanwhile; body.path is known", []string{"*_given", "*nameraw", "evt.rawarg.*", "evt.abspath", "evt.args", "evt.info"}},
 	{"all flags aren't known of every call; body.access and evt.is_open_read, _write and _create are", []string{"body.flags", "evt.arg.flags"}},

@@ -40,7 +40,8 @@ func sealed(t *testing.T) *store.Run {
 	for _, e := range []bodycam.Event{
 		{Type: bodycam.TypeExec, Proc: sh, Exe: "/bin/sh", Argv: []string{"sh", "-c", "x\xff\n"}},
 		{Type: bodycam.TypeOpen, Proc: sh, Path: "/w/a b", Access: bodycam.Read},
-		{Type: bodycam.TypeOpen, Proc: sh, Path: "/w/a b", Access: bodycam.Write, Count: 3},
+		{Type: bodycam.TypeOpen, Proc: sh, Path: "/w/a b", Access: bodycam.Write, Count: 2},
+		{Type: bodycam.TypeOpen, Proc: sh, Path: "/w/a b", Access: bodycam.Read | bodycam.Trunc},
 		{Type: bodycam.TypeConnect, Proc: sh, Host: "a.example"},
 		{Type: bodycam.TypeExit, Proc: sh, Status: 256},
 	} {

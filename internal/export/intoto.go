@@ -177,7 +177,7 @@ func use(files map[string]*fileUse, e *bodycam.Event) {
 	switch {
 	case e.Failed():
 		u.failed += e.N()
-	case e.Access&bodycam.Write != 0:
+	case e.Access.Writes():
 		u.written += e.N()
 	default:
 		u.read += e.N()

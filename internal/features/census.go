@@ -25,7 +25,7 @@ var plainPS = regexp.MustCompile("^" + PlainPS + "$")
 
 // census tells whether an event is such a reading of a process's entry.
 func (x *Extractor) census(e *bodycam.Event) bool {
-	if e.Type != bodycam.TypeOpen || e.Access&bodycam.Write != 0 || !processEntry.MatchString(e.Path) {
+	if e.Type != bodycam.TypeOpen || e.Access.Writes() || !processEntry.MatchString(e.Path) {
 		return false
 	}
 	if ownEntry.MatchString(e.PathGiven) {

@@ -318,10 +318,10 @@ func (x *Extractor) open(e *bodycam.Event) {
 		if a&bodycam.Create != 0 && !e.Failed() {
 			x.file(e, path, Created)
 		}
-		if a&bodycam.Write != 0 {
+		if a.Writes() {
 			x.file(e, path, Written)
 		}
-		if a&bodycam.Read != 0 || a&bodycam.Write == 0 {
+		if a&bodycam.Read != 0 || !a.Writes() {
 			x.file(e, path, Read)
 		}
 	}

@@ -16,6 +16,8 @@ func TestExtract(t *testing.T) {
 		{Type: bodycam.TypeOpen, PathGiven: "/etc/shadow", Access: bodycam.Read, Errno: 13},
 		{Type: bodycam.TypeOpen, Path: "/w/out", Access: bodycam.Write | bodycam.Create},
 		{Type: bodycam.TypeRename, Path: "/w/out", Path2: "/root/.bashrc"},
+		{Type: bodycam.TypeOpen, Path: "/etc/passwd", Access: bodycam.Read | bodycam.Trunc},
+		{Type: bodycam.TypeOpen, Path: "/etc/hosts", Access: bodycam.Trunc},
 		{Type: bodycam.TypeDNS, Host: "evil.example"},
 		{Type: bodycam.TypeConnect, Host: "evil.example", HostSource: bodycam.HostDNS, Proto: bodycam.ProtoTCP, Remote: netip.MustParseAddrPort("198.18.0.9:443"), Errno: 115},
 		{Type: bodycam.TypeFlow, Host: "evil.example", BytesRead: 10, BytesWritten: 20},
@@ -30,6 +32,11 @@ func TestExtract(t *testing.T) {
 	}
 	if r := f.Get(bodycam.File, "/etc/shadow"); r == nil || r.Total() != 0 || r.Failed[Read] != 1 {
 		t.Errorf("the refused read is %+v", r)
+	}
+	for _, name := range []string{"/etc/passwd", "/etc/hosts"} {
+		if r := f.Get(bodycam.File, name); r == nil || r.Counts[Written] != 1 || r.Changed() != 1 {
+			t.Errorf("%s, which was cut by an open, is %+v", name, r)
+		}
 	}
 	host := f.Get(bodycam.Host, "evil.example")
 	if host == nil || host.Counts[Contact] != 1 || host.Counts[Asked] != 1 || host.Bytes != 30 || host.Source != "dns" {

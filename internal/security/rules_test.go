@@ -96,6 +96,39 @@ var alerts = []sceneCase{
 	{"Account changed", "passwd", func(s *scene) { s.write(11, "/etc/passwd") }},
 	{"Account tool run", "useradd", func(s *scene) { s.run("/usr/sbin/useradd", "useradd", "-o", "-u", "0", "backup") }},
 	{"Names of hosts changed", "hosts", func(s *scene) { s.write(11, "/etc/hosts") }},
+	{"Traces removed", "cut by an open for reading", func(s *scene) { s.open(11, "/root/.bash_history", bodycam.Read|bodycam.Trunc) }},
+	{"Traces removed", "cut by an open for neither", func(s *scene) { s.open(11, "/root/.bash_history", bodycam.Trunc) }},
+	{"Traces removed", "written to first", func(s *scene) {
+		s.open(11, "/root/.bash_history", bodycam.Write|bodycam.Create|bodycam.Append)
+		s.open(11, "/root/.bash_history", bodycam.Write|bodycam.Create|bodycam.Trunc)
+	}},
+	{"Account changed", "passwd cut by an open for reading", func(s *scene) { s.open(11, "/etc/passwd", bodycam.Read|bodycam.Trunc) }},
+	{"Names of hosts changed", "cut by an open for neither", func(s *scene) { s.open(11, "/etc/hosts", bodycam.Trunc) }},
+	{"Change outside the workspace", "cut by an open for reading", func(s *scene) { s.open(11, "/etc/motd", bodycam.Read|bodycam.Trunc) }},
+	{"Change outside the workspace", "made by an open for reading", func(s *scene) {
+		e := s.file(bodycam.TypeOpen, 11, "/etc/nologin", bodycam.Read|bodycam.Create)
+		e.Detail = "new"
+		s.do(e)
+	}},
+	{"Mass deletion", "each written to first", func(s *scene) {
+		for i := range 40 {
+			name := fmt.Sprintf("/workspace/data/%d.csv", i)
+			s.open(11, name, bodycam.Write|bodycam.Create|bodycam.Append)
+			s.unlink(11, name)
+		}
+	}},
+	{"Mass deletion", "each written to and moved first", func(s *scene) {
+		for i := range 40 {
+			name := fmt.Sprintf("/workspace/data/%d.csv", i)
+			s.open(11, name, bodycam.Write|bodycam.Create|bodycam.Append)
+			s.rename(11, name, name+".x")
+			s.unlink(11, name+".x")
+		}
+	}},
+	{"History of the repository destroyed", "written to first", func(s *scene) {
+		s.open(11, "/workspace/.git/HEAD", bodycam.Write|bodycam.Append)
+		s.unlink(11, "/workspace/.git/HEAD")
+	}},
 	{"Traces removed", "history", func(s *scene) { s.unlink(11, "/root/.bash_history") }},
 	{"Traces removed", "log", func(s *scene) { s.unlink(11, "/var/log/auth.log") }},
 	// programs
@@ -409,6 +442,18 @@ var innocent = []sceneCase{
 		s.write(81, "/etc/passwd")
 	}},
 	{"Names of hosts changed", "read only", func(s *scene) { s.read(s.run(curl, "curl"), "/etc/hosts") }},
+	{"Change outside the workspace", "a lock taken by an open that makes what is missing", func(s *scene) {
+		s.open(s.run("/usr/bin/flock", "flock", "/etc/motd", "true"), "/etc/motd", bodycam.Read|bodycam.Create)
+	}},
+	{"Mass deletion", "of what was made, and written to again", func(s *scene) {
+		for i := range 40 {
+			name := fmt.Sprintf("/workspace/out/%d.db", i)
+			s.create(11, name)
+			s.open(s.run("/usr/bin/python3", "python3", "t.py"), name, bodycam.Read|bodycam.Write|bodycam.Create)
+			s.rename(11, name, name+".old")
+			s.unlink(11, name+".old")
+		}
+	}},
 	{"Traces removed", "its own log", func(s *scene) { s.unlink(11, "/workspace/debug.log") }},
 	{"Program from an untrusted place", "compiled and run", func(s *scene) {
 		s.write(s.run("/usr/local/go/pkg/tool/linux_amd64/link", "link", "-o", "/tmp/go-build1/b001/exe/main"), "/tmp/go-build1/b001/exe/main")
@@ -526,7 +571,7 @@ var innocent = []sceneCase{
 	{"Mass deletion", "of what it made itself", func(s *scene) {
 		p := s.run("/usr/bin/rm", "rm", "-rf", "out")
 		for i := range 60 {
-			s.write(11, fmt.Sprintf("/workspace/out/%d", i))
+			s.create(11, fmt.Sprintf("/workspace/out/%d", i))
 			s.unlink(p, fmt.Sprintf("/workspace/out/%d", i))
 		}
 	}},

@@ -111,6 +111,18 @@ func (s *scene) write(pid int32, path string) {
 	s.do(s.file(bodycam.TypeOpen, pid, path, bodycam.Write|bodycam.Create|bodycam.Trunc))
 }
 
+// create writes a file that wasn't there.
+func (s *scene) create(pid int32, path string) {
+	e := s.file(bodycam.TypeOpen, pid, path, bodycam.Write|bodycam.Create|bodycam.Trunc)
+	e.Detail = "new"
+	s.do(e)
+}
+
+// open opens a file that is there, in any way.
+func (s *scene) open(pid int32, path string, how bodycam.Access) {
+	s.do(s.file(bodycam.TypeOpen, pid, path, how))
+}
+
 func (s *scene) unlink(pid int32, path string) {
 	s.do(s.file(bodycam.TypeUnlink, pid, path, 0))
 	delete(s.files, path)

@@ -64,6 +64,7 @@ func (t *task) open(c *call, dir int, addr, flags uint64) *pending {
 		e.PathGiven, _ = t.str(addr, pathMax)
 	}
 	e.Flags, e.Access = flags, accessOf(flags)
+	fresh := t.absent(dir, e.PathGiven, flags)
 	return &pending{ev: e, done: func(ret int64) bool {
 		if ret < 0 {
 			// The name alone: the kernel opened nothing.
@@ -74,8 +75,20 @@ func (t *task) open(c *call, dir int, addr, flags uint64) *pending {
 			return true
 		}
 		t.opened(e, dir, int(ret))
+		if fresh {
+			e.Detail = "new"
+		}
 		return true
 	}}
+}
+
+// absent tells whether an open that works will have made its file: there is none of that name yet.
+func (t *task) absent(dir int, given string, flags uint64) bool {
+	if flags&unix.O_CREAT == 0 || flags&unix.O_EXCL != 0 {
+		return flags&unix.O_CREAT != 0
+	}
+	o := t.resolve(dir, given, flags&unix.O_NOFOLLOW == 0)
+	return o.ino == 0 && o.marks&bodycam.MarkUnverified == 0
 }
 
 // opened reads what a new descriptor is. Another thread may have replaced it already: an object that is not what
@@ -114,8 +127,8 @@ func accessOf(flags uint64) bodycam.Access {
 		a = bodycam.Read
 	case unix.O_WRONLY:
 		a = bodycam.Write
-	default:
-		a = bodycam.Read | bodycam.Write
+	case unix.O_RDWR:
+		a = bodycam.Read | bodycam.Write // and 3 is neither: it allows ioctl alone
 	}
 	for _, f := range []struct {
 		flag uint64
