@@ -13,7 +13,7 @@ import (
 // Disagreement is a use of a resource that one of two sensors recorded and the other did not.
 type Disagreement struct {
 	Resource bodycam.Resource
-	Verb     string       // exec, read, write, contact, dns, or the event type's name
+	Verb     string       // exec, read, write, append, create, truncate, contact, dns, or the event type's name
 	Proc     bodycam.Proc // who used it, as the sensor that saw it says
 	Seen     string       // name of the sensor that saw it
 	Missed   string       // name of the one that did not, "" where that recorded nothing at all
@@ -50,7 +50,7 @@ type view struct {
 }
 
 // CrossCheck compares two sensors' records of the same processes, and returns what only one of them saw: commands
-// executed, files read, written or renamed and so on, hosts and sockets contacted, names asked for. How often, in
+// executed, files read, written, created or cut by opening them, renamed and so on, hosts and sockets contacted, names asked for. How often, in
 // which order and in how many events does not matter, nor do failed calls on files. Both slices must cover the same
 // processes for the same time; a sensor that recorded nothing disagrees with everything.
 func CrossCheck(a, b []bodycam.Event) []Disagreement {
@@ -128,11 +128,10 @@ func (v *view) add(e *bodycam.Event) {
 		if e.Errno != 0 || e.Marks&bodycam.MarkAnonymous != 0 {
 			return
 		}
-		if e.Access&bodycam.Read != 0 {
-			note("read", bodycam.File, e.Path, e.Path)
-		}
-		if e.Access&bodycam.Write != 0 {
-			note("write", bodycam.File, e.Path, e.Path)
+		for _, how := range []bodycam.Access{bodycam.Read, bodycam.Write, bodycam.Append, bodycam.Create, bodycam.Trunc} {
+			if e.Access&how != 0 {
+				note(how.String(), bodycam.File, e.Path, e.Path)
+			}
 		}
 	case bodycam.TypeRename, bodycam.TypeLink, bodycam.TypeSymlink:
 		if e.Errno == 0 {

@@ -21,6 +21,8 @@ func record(sensor string) []bodycam.Event {
 		{Type: bodycam.TypeOpen, Proc: p2, Path: "/etc/shadow", Access: bodycam.Read},
 		{Type: bodycam.TypeOpen, Proc: p2, Path: "/etc/shadow", Access: bodycam.Read},
 		{Type: bodycam.TypeOpen, Proc: p2, Path: "/tmp/x", Access: bodycam.Read | bodycam.Write},
+		{Type: bodycam.TypeOpen, Proc: p2, Path: "/tmp/x", Access: bodycam.Write},
+		{Type: bodycam.TypeOpen, Proc: p2, Path: "/tmp/x", Access: bodycam.Write | bodycam.Trunc},
 		{Type: bodycam.TypeOpen, Proc: p2, PathGiven: "/nope", Access: bodycam.Read, Errno: 2},
 		{Type: bodycam.TypeRename, Proc: p2, Path: "/tmp/x", Path2: "/tmp/y"},
 		{Type: bodycam.TypeConnect, Proc: p1, Proto: bodycam.ProtoTCP, Remote: netip.MustParseAddrPort("[::ffff:10.0.0.1]:443"), Errno: 115},
@@ -70,10 +72,11 @@ func TestCrossCheckFinds(t *testing.T) {
 	}{
 		{[]int{1}, "exec", "/usr/bin/cat", 1},
 		{[]int{2, 3}, "read", "/etc/shadow", 2},
-		{[]int{6}, "rename", "/tmp/x → /tmp/y", 1},
-		{[]int{7}, "contact", "10.0.0.1:443", 1},
-		{[]int{8}, "contact", "@x", 1},
-		{[]int{9}, "dns", "Example.test", 1},
+		{[]int{6}, "truncate", "/tmp/x", 1},
+		{[]int{8}, "rename", "/tmp/x → /tmp/y", 1},
+		{[]int{9}, "contact", "10.0.0.1:443", 1},
+		{[]int{10}, "contact", "@x", 1},
+		{[]int{11}, "dns", "Example.test", 1},
 	} {
 		var b []bodycam.Event
 		for i, e := range record("ptrace") {
@@ -87,8 +90,8 @@ func TestCrossCheckFinds(t *testing.T) {
 			}
 		}
 	}
-	if d := CrossCheck(record("bpf"), nil); len(d) != 8 {
-		t.Errorf("against nothing: %d disagreements, want 8: %+v", len(d), d)
+	if d := CrossCheck(record("bpf"), nil); len(d) != 9 {
+		t.Errorf("against nothing: %d disagreements, want 9: %+v", len(d), d)
 	}
 }
 
