@@ -33,7 +33,8 @@ func checkCommand(s *streams) *cobra.Command {
 names the rule, the call that shows it, the process with everything above it, the row of the transcript that caused it
 (or that none did), and the events with their records in the ledger. Alike calls are one finding with a count.
 
-The runs are only read: they can be judged again by other rules at any time (docs/RULES.md).` +
+The runs are only read, and held against their ledgers with this machine's keys: over a run that isn't what was sealed, of
+which events were erased, or that no key at hand compares, nothing found is no verdict. They can be judged again by other rules at any time (docs/RULES.md).` +
 			exits("0  no finding reaches --fail-on, and the record is complete", "1  a finding reaches --fail-on, even over an incomplete record",
 				"2  usage, no run directory, or a rule file is wrong", "3  a run can't be read", "4  nothing found, but a record is incomplete: no verdict"),
 		Example: `  bodycam check runs/20260101-120000-ab
@@ -68,11 +69,13 @@ func (f *checkFlags) run(ctx context.Context, s *streams, args []string) error {
 	}
 	var checks []report.Check
 	status := ExitOK
+	var h holder
 	for _, arg := range args {
 		r, err := openKeyed(arg)
 		if err != nil {
 			return err
 		}
+		h.hold(r)
 		c, err := f.check(ctx, r, further)
 		if err != nil {
 			return err

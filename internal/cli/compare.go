@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/conduct"
 	"github.com/bodycam-dev/bodycam/internal/features"
 	"github.com/bodycam-dev/bodycam/internal/store"
@@ -41,7 +42,7 @@ all passed are counted by what their verdict hides.
 Similarity is the weighted Jaccard index of the shares of resources, averaged over commands, files and hosts
 (docs/ANALYSES.md). Noise of the system and the harness is left out and shown apart; the published formula on raw
 counts stands beside it, and is the one that counts with --metric agentspy.` +
-			exits("0  compared", "1  --min-similarity or --fail-on is not met", "2  usage, or no run directory", "3  a run can't be read", "4  compared, but a record is incomplete"),
+			exits("0  compared", "1  --min-similarity or --fail-on is not met", "2  usage, or no run directory", "3  a run can't be read", "4  compared, but a record is incomplete, isn't what was sealed or can't be held against its ledger"),
 		Example: `  bodycam compare runs/a runs/b runs/c
   bodycam compare --by task,model runs --json
   bodycam compare RUN --graph dot | neato -Tsvg > run.svg
@@ -105,15 +106,19 @@ func (f *compareFlags) run(ctx context.Context, s *streams, args []string) error
 		return f.one(s, dirs[0])
 	}
 	var baseline []*features.Features
+	h := new(holder)
+	var notes []string
 	for _, b := range f.baseline {
-		sub, err := openSubject(b)
+		sub, err := openSubject(h, b)
 		if err != nil {
 			return err
 		}
 		baseline = append(baseline, sub.Features)
+		notes = append(notes, incomplete(sub)...)
 	}
 	c := conduct.NewComparison(conduct.Options{Level: features.Level(f.level), ByAction: f.byAction, Failed: f.failed})
-	err = eachSubject(ctx, dirs, func(sub *conduct.Subject) error {
+	err = eachSubject(ctx, h, dirs, func(sub *conduct.Subject) error {
+		notes = append(notes, incomplete(sub)...)
 		for _, b := range baseline {
 			sub.Explain.Baseline(b)
 		}
@@ -137,19 +142,45 @@ func (f *compareFlags) run(ctx context.Context, s *streams, args []string) error
 	if err != nil {
 		return err
 	}
-	return f.status(res)
+	for _, n := range notes {
+		fmt.Fprintf(s.err, "bodycam: %s\n", bodycam.Printable(n))
+	}
+	if err := f.status(res); err != nil || len(notes) == 0 {
+		return err
+	}
+	return &statusError{status: ExitInconclusive} // a baseline's record is incomplete
+}
+
+// incomplete says why nothing can be concluded from what a run's record lacks.
+func incomplete(sub *conduct.Subject) []string {
+	if sub.Info.Complete.Complete {
+		return nil
+	}
+	return []string{sub.Dir + ": the record is incomplete: " + strings.Join(sub.Info.Complete.Reasons, "; ")}
 }
 
 // one prints what concerns a single run.
 func (f *compareFlags) one(s *streams, dir string) error {
-	sub, err := openSubject(dir)
+	sub, err := openSubject(new(holder), dir)
 	if err != nil {
 		return err
 	}
 	if f.drafts {
-		return conduct.WriteDrafts(s.out, sub)
+		err = conduct.WriteDrafts(s.out, sub)
+	} else {
+		err = sub.Graph(f.noise).Write(s.out, f.graph)
 	}
-	return sub.Graph(f.noise).Write(s.out, f.graph)
+	if err != nil {
+		return err
+	}
+	why := incomplete(sub)
+	for _, n := range why {
+		fmt.Fprintf(s.err, "bodycam: %s\n", bodycam.Printable(n))
+	}
+	if len(why) > 0 {
+		return &statusError{status: ExitInconclusive}
+	}
+	return nil
 }
 
 func (f *compareFlags) status(res *conduct.Result) error {
@@ -205,11 +236,12 @@ func runDirs(args []string) ([]string, error) {
 	return out, nil
 }
 
-func openSubject(dir string) (*conduct.Subject, error) {
+func openSubject(h *holder, dir string) (*conduct.Subject, error) {
 	r, err := openRun(dir)
 	if err != nil {
 		return nil, err
 	}
+	h.hold(r)
 	sub, err := conduct.Open(r, joinRows)
 	if err != nil {
 		return nil, environment(fmt.Errorf("run %s: %w", dir, err))
@@ -218,7 +250,7 @@ func openSubject(dir string) (*conduct.Subject, error) {
 }
 
 // eachSubject opens runs on all processors and hands them over one by one, in order. Only a few are held at a time.
-func eachSubject(ctx context.Context, dirs []string, do func(*conduct.Subject) error) error {
+func eachSubject(ctx context.Context, h *holder, dirs []string, do func(*conduct.Subject) error) error {
 	type opened struct {
 		sub *conduct.Subject
 		err error
@@ -236,7 +268,7 @@ func eachSubject(ctx context.Context, dirs []string, do func(*conduct.Subject) e
 				return
 			}
 			go func() {
-				sub, err := openSubject(dir)
+				sub, err := openSubject(h, dir)
 				one <- opened{sub, err}
 			}()
 		}

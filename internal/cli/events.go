@@ -28,7 +28,7 @@ and repeats and closes are told late. To sort by when things happened, sort by b
 
 With --json each line is one JSON object; docs/EVENTS.md describes its members. Paths, arguments and names are bytes:
 a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before xHH as \x5c, so nothing is lost.` +
-			exits("0  all events were printed", "2  RUN is no run directory", "4  the events file is torn: what stands before the tear was printed"),
+			exits("0  all events were printed", "2  RUN is no run directory", "4  what there is was printed, and isn't all: the events file is torn, isn't what was sealed, can't be held against the ledger for want of a key, or events were erased"),
 		Example: `  bodycam events runs/20260101-120000-ab --json | jq 'select(.type=="connect")'
   bodycam events RUN --type exec,open
   bodycam events RUN --json --follow      while it runs`,
@@ -65,9 +65,11 @@ a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before
 				}
 				return err
 			}
+			standing := new(store.Standing)
 			if follow {
 				err = r.Follow(cmd.Context(), each)
 			} else {
+				standing = new(holder).hold(r)
 				err = r.Events(each)
 			}
 			if ferr := out.Flush(); err == nil {
@@ -78,6 +80,9 @@ a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before
 			}
 			if errors.Is(err, cmd.Context().Err()) && follow {
 				return nil
+			}
+			if err == nil {
+				err = stands(s, args[0], standing)
 			}
 			return err
 		},

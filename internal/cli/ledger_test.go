@@ -62,7 +62,7 @@ func mkrun(ts *testscript.TestScript, neg bool, args []string) {
 	ring, _, err := keyring.OpenOrCreate(ts.Getenv("BODYCAM_KEYS"), nil)
 	ts.Check(err)
 	dir := ts.MkAbs(args[0])
-	w, err := store.Create(dir, bodycam.Run{ID: args[0], Started: time.Now()}, &store.Sealing{
+	w, err := store.Create(dir, bodycam.Run{ID: args[0], Started: time.Now(), Plan: []byte("{}")}, &store.Sealing{
 		Signers: ring.Signers, Recipients: ring.Recipients, Recorder: "script", Only: has["sealed"]})
 	ts.Check(err)
 	host := &hostlog.Log{Dir: hostlog.Dir(ring.Dir), Signers: nil, Recorder: "script"}

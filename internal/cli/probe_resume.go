@@ -111,6 +111,7 @@ func (p *probing) lostRun(ctx context.Context, dir string, asked []trust.Exchang
 	if err != nil {
 		return nil, err
 	}
+	lacks := new(holder).hold(r).Reasons()
 	if len(r.Info.Windows) > 0 {
 		return p.serviceEffects(ctx, r, r.Info.Windows)
 	}
@@ -122,6 +123,9 @@ func (p *probing) lostRun(ctx context.Context, dir string, asked []trust.Exchang
 		k := slices.IndexFunc(asked, func(y trust.Exchange) bool { return y.Probe == x.Probe && !y.Started.Before(r.Info.Started) })
 		if k < 0 || asked[k].Ended.After(last.Add(-notWhole)) {
 			x.Complete, x.Why = false, "bodycam was killed, and what was done just before that may not have been written"
+		}
+		if len(lacks) > 0 {
+			x.Complete, x.Why = false, strings.Join(lacks, "; ")
 		}
 	}
 	return list, err

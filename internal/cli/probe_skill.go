@@ -183,9 +183,15 @@ func (a *skilled) recorded() map[string]bool {
 	if err != nil {
 		return out // there is none, and the runs will say so
 	}
+	var h holder
 	for _, e := range entries {
 		r, err := store.Open(filepath.Join(a.dir, e.Name()))
-		if name, ok := strings.CutPrefix(e.Name(), a.id+"-"); ok && err == nil && !r.Info.Ended.IsZero() && r.Info.Complete.Complete {
+		name, ok := strings.CutPrefix(e.Name(), a.id+"-")
+		if !ok || err != nil || r.Info.Ended.IsZero() {
+			continue
+		}
+		h.hold(r) // one that isn't what was sealed is run again
+		if r.Info.Complete.Complete {
 			out[name] = true
 		}
 	}
@@ -215,7 +221,7 @@ func (a *skilled) start(ctx context.Context, name, instruction string) (*store.R
 // has no answer to the question doesn't matter.
 func (a *skilled) rest(ctx context.Context) error {
 	r, err := store.Open(filepath.Join(a.dir, a.id+"-"+idleRun))
-	if err != nil || r.Info.Ended.IsZero() {
+	if err != nil || r.Info.Ended.IsZero() || len(new(holder).hold(r).Reasons()) > 0 {
 		if r, err = a.start(ctx, idleRun, "Reply with the word OK and nothing else. Use no tool and no skill."); err != nil {
 			return environment(fmt.Errorf("running the agent without a task: %w", err))
 		}

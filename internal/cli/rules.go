@@ -219,7 +219,8 @@ func rulesTestCommand(s *streams) *cobra.Command {
 		Short: "Show which alerts would appear or vanish with further rules",
 		Long: `Play recorded runs against the rules as they are (built-in and the kind's) and with further files behind them, and
 show the alerts that only one of the two gives.` +
-			exits("0  compared", "1  with --fail: an alert appears or vanishes", "2  usage, or a rule file is wrong", "3  a run can't be read"),
+			exits("0  compared", "1  with --fail: an alert appears or vanishes", "2  usage, or a rule file is wrong", "3  a run can't be read",
+				"4  compared, but a run isn't what was sealed, lost events to an erasure, or can't be held against its ledger"),
 		Example: "  bodycam rules test --rules exceptions.yaml runs/*",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -232,8 +233,17 @@ show the alerts that only one of the two gives.` +
 			}
 			changed := false
 			enc := json.NewEncoder(s.out)
+			var h holder
+			var incomplete error
 			for _, arg := range args {
-				list, old, now, err := tryRules(cmd.Context(), arg, further)
+				r, err := openKeyed(arg)
+				if err != nil {
+					return err
+				}
+				if err := stands(s, arg, h.hold(r)); err != nil {
+					incomplete = err
+				}
+				list, old, now, err := tryRules(cmd.Context(), r, further)
 				if err != nil {
 					return err
 				}
@@ -260,7 +270,7 @@ show the alerts that only one of the two gives.` +
 			if changed && fail {
 				return &statusError{status: ExitGate}
 			}
-			return nil
+			return incomplete
 		},
 	}
 	cmd.Flags().StringArrayVar(&files, "rules", nil, "rule file to try (repeatable)")
@@ -270,11 +280,7 @@ show the alerts that only one of the two gives.` +
 }
 
 // tryRules plays a run against two sets of rules.
-func tryRules(ctx context.Context, arg string, further []rules.Source) (list []change, old, now uint64, err error) {
-	r, err := openKeyed(arg)
-	if err != nil {
-		return nil, 0, 0, err
-	}
+func tryRules(ctx context.Context, r *store.Run, further []rules.Source) (list []change, old, now uint64, err error) {
 	p, err := planOf(r)
 	if err != nil {
 		return nil, 0, 0, environment(err)

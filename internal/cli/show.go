@@ -18,7 +18,6 @@ import (
 	"github.com/bodycam-dev/bodycam/internal/report"
 	"github.com/bodycam-dev/bodycam/internal/session"
 	"github.com/bodycam-dev/bodycam/internal/store"
-	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/spf13/cobra"
 )
 
@@ -30,7 +29,7 @@ func showCommand(s *streams) *cobra.Command {
 		Short: "Say what happened in a run, on one screen",
 		Long: `Say what happened in a run: the tests' verdict, what stands out, commands, files, hosts, how the agent's account
 compares, and what was lost or could not be seen. What is ordinary for the system and the harness is counted, not
-listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  the record is incomplete; what there is was shown"),
+listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  the record is incomplete, isn't what was sealed or can't be held against its ledger; what there is was shown"),
 		Example: "  bodycam show runs/20260101-120000-ab\n  bodycam show RUN --json | jq .hosts",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -43,10 +42,7 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 			if err != nil {
 				return environment(err)
 			}
-			if ids, err := (&ringFlags{}).identities(); err == nil {
-				r.Identities = ids // without keys what is in the ledger alone isn't shown
-			}
-			heldAgainstLedger(r, sum)
+			weigh(new(holder).hold(r), sum)
 			items, err := approvers.approvals(r, &ringFlags{})
 			if err != nil {
 				return err
@@ -75,41 +71,18 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 	return cmd
 }
 
-// heldAgainstLedger says of what is shown what isn't as it was sealed, as far as keys and patience reach; it doesn't
-// verify the ledger itself.
-func heldAgainstLedger(r *store.Run, sum *report.Summary) {
-	lr, err := r.Ledger()
-	if err != nil {
-		sum.Completed = false
-		if errors.Is(err, fs.ErrNotExist) {
-			err = errors.New("its ledger isn't there, the files beside it are nobody's word")
+// weigh says of what is shown what isn't as it was sealed.
+func weigh(st *store.Standing, sum *report.Summary) {
+	why := st.Reasons()
+	sum.Completed = sum.Completed && len(why) == 0
+	sum.Unsealed = st.Unsealed
+	for _, name := range st.Remade {
+		if name == store.FindingsFile { // features/ is made by this very command
+			sum.Remade = append(sum.Remade, name)
 		}
-		sum.Unsealed = append(sum.Unsealed, err.Error())
-		return
 	}
-	lr.Close()
-	if len(r.Identities) == 0 || r.Cut() || !r.HasCopies() {
-		return
-	}
-	faults, err := r.CompareQuickly()
-	for _, k := range faults {
-		if k.Derived {
-			if k.Name == store.FindingsFile { // features/ is made by this very command
-				sum.Remade = append(sum.Remade, k.Name)
-			}
-			continue
-		}
-		sum.Completed = false
-		sum.Unsealed = append(sum.Unsealed, k.Name+" "+k.Why)
-	}
-	if err != nil && !errors.Is(err, ledger.ErrNoKey) {
-		sum.Completed = false
-		sum.Unsealed = append(sum.Unsealed, err.Error())
-	}
-	const most = 4
-	if n := len(sum.Unsealed); n > most {
-		sum.Unsealed = append(sum.Unsealed[:most], fmt.Sprintf("and %d more: bodycam verify lists them", n-most))
-	}
+	rest := store.Standing{Erased: st.Erased, Unknown: st.Unknown} // the other has its own place
+	sum.Run.Complete = rest.Complete(sum.Run.Complete)
 }
 
 func summarise(r *store.Run) (*report.Summary, error) { return summariseAll(r, false) }

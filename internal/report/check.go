@@ -43,7 +43,7 @@ func (c *Check) Text(w io.Writer, colour bool) error {
 	t := &text{w: w, colour: colour}
 	t.f("%s  task %s\n", t.paint("1", c.Run), bodycam.Printable(c.Task))
 	if len(c.Findings) == 0 {
-		t.f("  nothing found\n")
+		t.f("  nothing found%s\n", map[bool]string{false: " in what the record has, which is no verdict"}[c.Complete])
 	}
 	for i := range c.Findings {
 		c.finding(t, &c.Findings[i])

@@ -26,6 +26,8 @@ type CopyFault struct {
 	Why  string `json:"why"`
 	// Derived copies can be rebuilt from the ledger: a different one may be younger, and is no sign of tampering.
 	Derived bool `json:"derived,omitempty"`
+
+	differs bool // from what was sealed, where copies that are only ahead or behind don't
 }
 
 // isDerived tells of working copies that later commands may write again.
@@ -47,37 +49,41 @@ func isBeside(name string) bool {
 
 // CompareCopies holds the working copies of a run against its ledger, which must have been verified before. It needs
 // the run's identities. A run that is still being written, or was cut off, has copies that the ledger doesn't know.
-func (r *Run) CompareCopies() ([]CopyFault, error) { return r.compareCopies(false) }
-
-func (r *Run) compareCopies(quick bool) ([]CopyFault, error) {
+func (r *Run) CompareCopies() ([]CopyFault, error) {
 	lr, err := r.Ledger()
 	if err != nil {
 		return nil, err
 	}
 	defer lr.Close()
-	c := comparer{run: r, quick: quick, log: lr, open: Batches{log: lr}, known: map[string]bool{}}
-	if err := c.begin(); err != nil {
-		return nil, err
-	}
-	for rec, err := range lr.Records(0) {
-		if err != nil {
-			return c.faults, fmt.Errorf("reading the ledger of %s: %w", r.Dir, err)
-		}
-		if err := c.record(rec); err != nil {
-			return c.faults, fmt.Errorf("record %d of %s: %w", rec.Seq, r.Dir, err)
-		}
-	}
-	err = c.end()
+	c := newComparer(r, lr)
+	err = c.all()
 	return c.faults, err
 }
 
-// maxQuick is how many bytes of what was sealed [Run.CompareQuickly] opens of a file or of the events.
-const maxQuick = 4 << 20
+func newComparer(r *Run, lr *ledger.Reader) *comparer {
+	return &comparer{run: r, log: lr, open: Batches{log: lr}, known: map[string]bool{}}
+}
 
-// CompareQuickly is CompareCopies for whoever only shows a run, and hasn't verified its ledger: run.json, the rows, the
-// findings and the other files are compared, events and files where they are small.
-func (r *Run) CompareQuickly() ([]CopyFault, error) {
-	return r.compareCopies(true)
+// all compares everything.
+func (c *comparer) all() error {
+	c.begin()
+	if c.seg != nil {
+		defer c.seg.close()
+	}
+	for rec, err := range c.log.Records(0) {
+		if err != nil {
+			return fmt.Errorf("reading the ledger of %s: %w", c.run.Dir, err)
+		}
+		err := c.record(rec)
+		if errors.Is(err, ledger.ErrErased) {
+			c.erased = append(c.erased, erasedRecord{rec.Seq, rec.Epoch})
+			err = nil
+		}
+		if err != nil {
+			return fmt.Errorf("record %d of %s: %w", rec.Seq, c.run.Dir, err)
+		}
+	}
+	return c.end()
 }
 
 // SealedID is the run's id as it was sealed when the run ended; empty where it didn't end. It needs the run's
@@ -113,7 +119,6 @@ func (r *Run) SealedID() (string, error) {
 
 type comparer struct {
 	run    *Run
-	quick  bool // large payloads aren't opened
 	log    *ledger.Reader
 	open   Batches
 	seg    *segmentReader // nil: there is no working copy of the events
@@ -126,61 +131,62 @@ type comparer struct {
 	findings []bodycam.Finding
 	rows     hash.Hash // of what rows.jsonl should be; nil: no row was sealed
 	faults   []CopyFault
+
+	erased     []erasedRecord
+	batches    int // of them, batches of events
+	lostEvents uint64
 }
+
+// erasedRecord is a record whose keys, or some of them, are gone.
+type erasedRecord struct{ seq, epoch uint64 }
 
 func (c *comparer) fault(name, why string) {
 	c.faults = append(c.faults, CopyFault{Name: name, Why: why, Derived: isDerived(name)})
 }
 
-func (c *comparer) begin() error {
+func (c *comparer) begin() {
 	seg, err := openSegment(filepath.Join(c.run.Dir, EventsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.gone = append(c.gone, EventsFile)
-		return nil
 	case err != nil:
 		c.copies = true
 		c.fault(EventsFile, err.Error())
-		return nil
+	default:
+		c.seg, c.copies = seg, true
 	}
-	c.seg, c.copies = seg, true
-	if info, err := seg.f.Stat(); c.quick && (err != nil || info.Size() > maxQuick) {
-		seg.close()
-		c.seg = nil
-	}
-	return nil
 }
 
+// record compares what a record holds. The error wraps [ledger.ErrErased] where its keys are gone: what it held was
+// purged from the copies, and one that is there was never sealed.
 func (c *comparer) record(rec *ledger.ReadRecord) error {
 	switch rec.Type {
 	case RecordEvents:
-		if c.quick && (c.seg == nil || c.bad) {
-			return nil
-		}
 		events, err := c.open.Events(rec)
 		if err != nil {
 			return err
 		}
 		c.events(rec, events)
-	case RecordFile:
-		err := c.file(rec)
-		if errors.Is(err, ledger.ErrErased) {
-			return nil // and its copy was purged: one that is there was never sealed
+		if lost := missing(events); lost > 0 {
+			c.batches++
+			c.lostEvents += lost
+			return ledger.ErrErased
 		}
-		return err
+	case RecordFile:
+		return c.file(rec)
 	case RecordFinding:
 		f, err := openItem(c.log, rec, payload.ParseFinding)
-		if errors.Is(err, ledger.ErrErased) {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
 		c.findings = append(c.findings, *f)
 	case RecordRow:
 		line, err := appendSealedRow(nil, c.log, rec)
-		if err != nil || line == nil {
-			return err // nil: it was erased
+		if err != nil {
+			return err
+		}
+		if line == nil {
+			return ledger.ErrErased
 		}
 		if c.rows == nil {
 			c.rows = sha256.New()
@@ -189,11 +195,8 @@ func (c *comparer) record(rec *ledger.ReadRecord) error {
 	case RecordRun:
 		c.ended = true
 		b, err := c.log.Payload(rec)
-		if errors.Is(err, ledger.ErrErased) {
-			return nil // what run.json says now was written by the erasure
-		}
 		if err != nil {
-			return err
+			return err // erased: what run.json says now was written by the erasure
 		}
 		now, err := regular.ReadFile(filepath.Join(c.run.Dir, InfoFile))
 		if err != nil || !bytes.Equal(b, now) {
@@ -225,22 +228,27 @@ func (c *comparer) events(rec *ledger.ReadRecord, events [][]byte) {
 			c.fault(EventsFile, where+" is missing: "+err.Error())
 		} else {
 			c.fault(EventsFile, where+" differs from what was sealed")
+			c.faults[len(c.faults)-1].differs = true
 		}
 		return
 	}
+}
+
+// missing counts a batch's events that were erased.
+func missing(events [][]byte) (n uint64) {
+	for _, e := range events {
+		if e == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // file compares a file's digest now with the one that was sealed, and the sealed digest with the sealed content.
 func (c *comparer) file(rec *ledger.ReadRecord) error {
 	var w headWriter
 	w.sum = sha256.New()
-	if c.quick {
-		w.most = maxQuick
-	}
-	if err := c.log.PayloadTo(rec, &w); errors.Is(err, errLarge) {
-		c.known[bodycam.Unescape(w.head.Name)] = true
-		return nil
-	} else if err != nil {
+	if err := c.log.PayloadTo(rec, &w); err != nil {
 		return err
 	}
 	head, err := w.parse()
@@ -294,12 +302,9 @@ func (c *comparer) end() error {
 			c.fault(name, "was sealed and is gone")
 		}
 	}
-	if c.seg != nil {
-		defer c.seg.close()
-		if !c.bad && c.ended {
-			if _, err := c.seg.nextRaw(); !errors.Is(err, io.EOF) {
-				c.fault(EventsFile, "has more than was sealed")
-			}
+	if c.seg != nil && !c.bad && c.ended {
+		if _, err := c.seg.nextRaw(); !errors.Is(err, io.EOF) {
+			c.fault(EventsFile, "has more than was sealed")
 		}
 	}
 	if !c.ended {
@@ -340,9 +345,6 @@ func (c *comparer) remade() error {
 	return err
 }
 
-// errLarge: the file is larger than what is to be read.
-var errLarge = errors.New("larger than what is compared")
-
 // headWriter splits a RecordFile's payload into its head and the digest of the rest.
 type headWriter struct {
 	buf  []byte // until the head is whole
@@ -351,7 +353,6 @@ type headWriter struct {
 	sum  hash.Hash
 	size int64     // of the content
 	rest io.Writer // where the content goes besides; may be nil
-	most int64     // bytes of a file that is read; 0: any
 }
 
 func (w *headWriter) Write(b []byte) (int, error) {
@@ -367,9 +368,6 @@ func (w *headWriter) Write(b []byte) (int, error) {
 		}
 		w.head, w.done = head, true
 		b, w.buf = w.buf[size:], nil
-		if w.most > 0 && head.Size > w.most {
-			return 0, errLarge
-		}
 	}
 	w.sum.Write(b)
 	w.size += int64(len(b))

@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"filippo.io/age"
+	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/store"
+)
+
+// holder holds the runs that a command reads against their ledgers, with keys that are opened once.
+type holder struct {
+	ring ringFlags
+	once sync.Once
+	ids  []age.Identity
+}
+
+// hold says how a run stands to its ledger, and takes from what the run says of its own record what its standing doesn't
+// bear out: whoever judges the run finds it incomplete. It is safe for concurrent use.
+func (h *holder) hold(r *store.Run) *store.Standing {
+	if len(r.Identities) == 0 {
+		h.once.Do(func() { h.ids, _ = h.ring.identities() }) // keys that don't open are no keys, which is said
+		r.Identities = h.ids
+	}
+	s := r.Standing()
+	r.Info.Complete = s.Complete(r.Info.Complete)
+	return s
+}
+
+// stands says on standard error what is wrong with the record that was read; that is no verdict then.
+func stands(s *streams, arg string, st *store.Standing) error {
+	why := st.Reasons()
+	if len(why) == 0 {
+		return nil
+	}
+	fmt.Fprintf(s.err, "bodycam: %s: %s\n", bodycam.Printable(arg), bodycam.Printable(strings.Join(why, "; ")))
+	return &statusError{status: ExitInconclusive}
+}
