@@ -28,6 +28,9 @@ func (d *decoder) exec(r record) error {
 	if pr, ok := d.procs[id.PID]; !ok || pr.id != id {
 		d.born(process{id: id, parent: bodycam.Proc{PID: int32(x.Parent), Start: x.ParentStart}})
 	}
+	if err := d.leave(id, x.OldTid); err != nil {
+		return err
+	}
 	if x.OldTid != int32(r.Tid) { // a thread goes on under its leader's id; its cache has been told
 		d.forget(x.OldTid)
 	}

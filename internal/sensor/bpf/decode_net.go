@@ -192,6 +192,10 @@ func (d *decoder) outcome(r record, n *sensorNet) error {
 }
 
 func (d *decoder) release(h *heldEvent) error {
+	if h.told {
+		return nil
+	}
+	h.told = true
 	d.ev = h.ev
 	return d.deliver(h.source)
 }

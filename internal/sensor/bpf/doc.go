@@ -34,7 +34,7 @@
 //	                       by sending (TCP Fast Open). Netlink sends are left out; raw and packet sockets are seen at
 //	                       sys_exit, marked unverified.
 //	inet_sock_set_state    the outcome of connection attempts in progress: the one event of such a connect waits for it
-//	                       and has the final errno (EINPROGRESS where the socket was closed before). The end of TCP
+//	                       and has the final errno (EINPROGRESS where the socket was closed, or another program executed, before). The end of TCP
 //	                       connections, with the payload bytes both ways.
 //	cgroup sock_create, sock_release, skb
 //	                       who made a socket; bytes of UDP and raw sockets; DNS questions and answers over port 53 (over TCP

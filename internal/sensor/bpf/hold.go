@@ -1,11 +1,17 @@
 package bpf
 
-import "github.com/bodycam-dev/bodycam"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bodycam-dev/bodycam"
+)
 
 // heldEvent is an event that waits for something that comes later, with the source that counts it.
 type heldEvent struct {
 	ev     bodycam.Event
 	source uint8
+	told   bool // delivered before its other half came, which tells nothing more
 }
 
 // Error numbers that stay within the kernel: the call is started again, or fails with EINTR, as the signal's
@@ -17,6 +23,27 @@ const (
 )
 
 func interrupted(ret int64) bool { return ret <= -restartFirst && ret >= -restartLast }
+
+// leave delivers what waits for its other half, of a process's thread that executes another program: told later, it would be
+// taken for what that does.
+func (d *decoder) leave(p bodycam.Proc, tid int32) error {
+	if err := d.notRestarted(tid); err != nil {
+		return err
+	}
+	var due []*heldEvent
+	for _, h := range d.net.connects {
+		if h.ev.Proc == p && !h.told {
+			due = append(due, h)
+		}
+	}
+	slices.SortFunc(due, func(a, b *heldEvent) int { return cmp.Compare(a.ev.Boot, b.ev.Boot) })
+	for _, h := range due {
+		if err := d.release(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // interrupt keeps a call that a signal interrupted: if the thread makes the same call next, it was started again and
 // is one attempt. What a program repeats itself looks the same.

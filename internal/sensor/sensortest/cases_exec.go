@@ -142,6 +142,11 @@ func argumentCases() []Case {
 		}},
 		{Name: "10-identity/same-files-before-and-after", Argv: []string{"execs", "folds"}, Check: twoPrograms},
 		{Name: "10-identity/same-files-exec-from-thread", Argv: []string{"execs", "folds-thread"}, Check: twoPrograms},
+		{Name: "10-identity/connects-before-exec", Argv: []string{"execs", "connects"}, Check: func(t *testing.T, o *Outcome) {
+			x := o.one(t, exec, pid(o.PID), argv("connected", "end"), errno(0))
+			o.count(t, 4, typ(bodycam.TypeConnect), pid(o.PID), remote("127.0.0.1", o.num(t, "port")), cond{"told before the next program", func(e *bodycam.Event) bool { return o.between(e, nil, x) }})
+			o.count(t, 4, typ(bodycam.TypeConnect), pid(o.PID))
+		}},
 		{Name: "10-identity/vfork", Argv: []string{"execs", "vfork"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, typ(bodycam.TypeFork), pid(o.PID), child(o.pid(t, "child")))
 			o.one(t, exec, kid(o, t), argv("vforked", "end"), errno(0))

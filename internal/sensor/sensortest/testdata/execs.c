@@ -184,6 +184,18 @@ static void as_other(int in_thread) {
 }
 static void folds(int c, char **v) { as_other(0); }
 static void folds_thread(int c, char **v) { as_other(1); }
+static void connects(int c, char **v) { // attempts that are in progress when another program begins
+	struct sockaddr_in a = in4("127.0.0.1", 0);
+	socklen_t len = sizeof a;
+	int l = must("socket", socket(AF_INET, SOCK_STREAM, 0));
+	must("bind", bind(l, (void *)&a, sizeof a));
+	must("listen", listen(l, 0));
+	getsockname(l, (void *)&a, &len);
+	say("port", "%d", ntohs(a.sin_port));
+	for (int i = 0; i < 4; i++) // more than the queue has room for
+		connect(must("socket", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)), (void *)&a, sizeof a);
+	execl(self, "connected", "end", (char *)0);
+}
 static void vfork_(int c, char **v) {
 	pid_t p = vfork();
 	if (p == 0) {
@@ -203,7 +215,7 @@ static void end(int c, char **v) {}
 
 static const struct act acts[] = {{"link", link_}, {"alias", alias}, {"args", args}, {"argc0", argc0}, {"many", many}, {"big", big},
 	{"memfd", memfd}, {"deleted", deleted}, {"procfd", procfd}, {"execveat", execveat_}, {"script", script}, {"script-fd", script_fd}, {"nested", nested}, {"failing", failing},
-	{"thread", thread}, {"folds", folds}, {"folds-thread", folds_thread}, {"second", second}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
+	{"thread", thread}, {"folds", folds}, {"folds-thread", folds_thread}, {"second", second}, {"connects", connects}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
 int main(int argc, char **argv) {
 	if (argc == 0 || !argv[0][0] && argc == 1) return 0; // argc0: started with nothing
 	if (argc > 1 && !strncmp(argv[1], "end", 3)) return 0;
