@@ -2,11 +2,13 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/features"
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
 
@@ -25,6 +27,7 @@ func (h *holder) hold(r *store.Run) *store.Standing {
 		r.Identities = h.ids
 	}
 	s := r.Standing()
+	r.Anew = slices.Contains(s.Remade, features.Kept)
 	r.Info.Complete = s.Complete(r.Info.Complete)
 	return s
 }

@@ -38,11 +38,14 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  t
 			if err != nil {
 				return err
 			}
+			said := r.Info.Complete
+			standing := new(holder).hold(r)
+			r.Info.Complete = said // its standing has a place of its own
 			sum, err := summariseAll(r, all)
 			if err != nil {
 				return environment(err)
 			}
-			weigh(new(holder).hold(r), sum)
+			weigh(standing, sum)
 			items, err := approvers.approvals(r, &ringFlags{})
 			if err != nil {
 				return err

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
@@ -21,6 +22,9 @@ import (
 const Dir = "features"
 
 const cacheFile = "features.gob.gz"
+
+// Kept is the name in a run of the file that holds its features.
+const Kept = Dir + "/" + cacheFile
 
 // cached is the file's form. It is gob, since names are raw bytes, which JSON can't hold.
 type cached struct {
@@ -34,7 +38,7 @@ type cached struct {
 // error: everything in it can be made again.
 func Load(r *store.Run, join Join) (*Features, error) {
 	state := recordState(r)
-	if f := kept(r, state); f != nil {
+	if f := kept(r, state); f != nil && !r.Anew {
 		return f, nil
 	}
 	f, err := Extract(r, join)
@@ -45,6 +49,28 @@ func Load(r *store.Run, join Join) (*Features, error) {
 		_ = keep(r, state, f) // a full disk, or a folder that is read-only or somebody else's: made again the next time
 	}
 	return f, nil
+}
+
+// Genuine tells whether what is kept beside a run is what its record gives: made again since the run, and not edited.
+func Genuine(r *store.Run, join Join) (bool, error) {
+	f := kept(r, recordState(r))
+	if f == nil {
+		return false, nil // nor is it used
+	}
+	now, err := Extract(r, join)
+	if err != nil {
+		return false, err
+	}
+	// Once through the file's form, which tells no empty list from none.
+	var b bytes.Buffer
+	var again cached
+	if err := gob.NewEncoder(&b).Encode(cached{F: now}); err != nil {
+		return false, err
+	}
+	if err := gob.NewDecoder(&b).Decode(&again); err != nil {
+		return false, err
+	}
+	return reflect.DeepEqual(f, again.F), nil
 }
 
 // settled tells whether the record changes no more: it has ended, or its rows and events were joined.

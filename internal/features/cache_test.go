@@ -103,3 +103,45 @@ func TestCacheOfALiveRun(t *testing.T) {
 		t.Errorf("features were kept: %v", err)
 	}
 }
+
+// What is kept and was edited isn't genuine, and isn't used where the run says so; made again it is.
+func TestEditedCache(t *testing.T) {
+	dir := recordRun(t, "/a", "/b\xff", "/a")
+	genuine := func() bool {
+		t.Helper()
+		r, err := store.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok, err := Genuine(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	if genuine() {
+		t.Error("nothing is kept, and it is genuine")
+	}
+	f := load(t, dir, nil)
+	if !genuine() {
+		t.Error("just made, it isn't genuine")
+	}
+	r, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Resources = f.Resources[:1]
+	if err := keep(r, recordState(r), f); err != nil {
+		t.Fatal(err)
+	}
+	if genuine() {
+		t.Error("a resource was taken out, and it is genuine")
+	}
+	r.Anew = true
+	if f, err := Load(r, nil); err != nil || len(f.Resources) != 2 {
+		t.Errorf("edited features are used: %+v, %v", f, err)
+	}
+	if !genuine() {
+		t.Error("made again, it isn't genuine")
+	}
+}

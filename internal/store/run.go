@@ -29,6 +29,8 @@ type Run struct {
 	Info bodycam.Run
 	// Identities open the ledger, for runs without working copies and for whoever reads the ledger itself.
 	Identities []age.Identity
+	// Anew: what is derived beside the record isn't what was sealed; it is made anew and not read.
+	Anew bool
 }
 
 // ErrNotRun tells that a path is no run directory.
