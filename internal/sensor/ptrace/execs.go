@@ -106,11 +106,19 @@ func (tr *tree) execed(t *task) {
 		by = f
 	}
 	p := by.pend
-	t.pend, t.broken = nil, nil
-	// The other threads are gone. The one that called has its leader's number now.
+	by.pend = nil
+	if b := by.broken; b != nil { // the program's handler ended in another program
+		by.broken = nil
+		by.leave(b, -int64(unix.EINTR))
+	}
+	// The other threads are gone, in the midst of calls perhaps. The one that called has its leader's number now.
 	if t.p.tasks > 1 {
 		for tid, o := range tr.s.tasks {
-			if o.p == t.p && tid != t.tid {
+			if o.p != t.p {
+				continue
+			}
+			o.abandon()
+			if tid != t.tid {
 				delete(tr.s.tasks, tid)
 				delete(tr.own, tid)
 			}

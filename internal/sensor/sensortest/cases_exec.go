@@ -147,6 +147,13 @@ func argumentCases() []Case {
 			o.count(t, 4, typ(bodycam.TypeConnect), pid(o.PID), remote("127.0.0.1", o.num(t, "port")), cond{"told before the next program", func(e *bodycam.Event) bool { return o.between(e, nil, x) }})
 			o.count(t, 4, typ(bodycam.TypeConnect), pid(o.PID))
 		}},
+		{Name: "10-identity/interrupted-before-exec", Argv: []string{"execs", "handled"}, Check: func(t *testing.T, o *Outcome) {
+			x := o.one(t, exec, pid(o.PID), argv("handled", "end"), errno(0))
+			e := o.named(t, open, given("fifo"), errno(int32(unix.EINTR)))
+			if !o.between(e, nil, x) {
+				t.Errorf("the call that a signal interrupted is told of the next program: %s", line(e))
+			}
+		}},
 		{Name: "10-identity/vfork", Argv: []string{"execs", "vfork"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, typ(bodycam.TypeFork), pid(o.PID), child(o.pid(t, "child")))
 			o.one(t, exec, kid(o, t), argv("vforked", "end"), errno(0))

@@ -196,6 +196,16 @@ static void connects(int c, char **v) { // attempts that are in progress when an
 		connect(must("socket", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)), (void *)&a, sizeof a);
 	execl(self, "connected", "end", (char *)0);
 }
+static void go_on(int sig) { execl(self, "handled", "end", (char *)0); }
+static void handled(int c, char **v) { // a call is interrupted, and never made again
+	must("mkfifo", mkfifo("fifo", 0600));
+	struct sigaction sa = {.sa_handler = go_on, .sa_flags = SA_RESTART};
+	must("sigaction", sigaction(SIGALRM, &sa, 0));
+	struct itimerval in = {.it_value = {0, 50000}};
+	must("setitimer", setitimer(ITIMER_REAL, &in, 0));
+	open("fifo", O_RDONLY);
+	_exit(1);
+}
 static void vfork_(int c, char **v) {
 	pid_t p = vfork();
 	if (p == 0) {
@@ -215,7 +225,7 @@ static void end(int c, char **v) {}
 
 static const struct act acts[] = {{"link", link_}, {"alias", alias}, {"args", args}, {"argc0", argc0}, {"many", many}, {"big", big},
 	{"memfd", memfd}, {"deleted", deleted}, {"procfd", procfd}, {"execveat", execveat_}, {"script", script}, {"script-fd", script_fd}, {"nested", nested}, {"failing", failing},
-	{"thread", thread}, {"folds", folds}, {"folds-thread", folds_thread}, {"second", second}, {"connects", connects}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
+	{"thread", thread}, {"folds", folds}, {"folds-thread", folds_thread}, {"second", second}, {"connects", connects}, {"handled", handled}, {"vfork", vfork_}, {"chain", chain}, {"end", end}, {0}};
 int main(int argc, char **argv) {
 	if (argc == 0 || !argv[0][0] && argc == 1) return 0; // argc0: started with nothing
 	if (argc > 1 && !strncmp(argv[1], "end", 3)) return 0;
