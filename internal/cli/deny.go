@@ -138,9 +138,10 @@ type denial struct {
 	mu    sync.Mutex
 	hosts *security.Analyser // nil: nothing is refused yet
 
-	files     *security.Analyser // of the one goroutine that the kernel's questions come from
-	exe, user bool               // its rules ask for the process's program, for its user
-	known     map[file]string    // names that files had when the agent started, with a NUL between them
+	exe, user bool // rules about files ask for the process's program, for its user
+	asking    sync.Mutex
+	files     *security.Analyser
+	known     map[file]string // names that files had when they were looked for, with a NUL between them
 }
 
 // begin takes the rules that refuse. Others have no part in it: calls wait.
@@ -196,6 +197,8 @@ const mostKnown = 4 << 20
 
 // named takes in which file a name is of.
 func (d *denial) named(dev, ino uint64, path string) error {
+	d.asking.Lock()
+	defer d.asking.Unlock()
 	if d.known == nil {
 		d.known = map[file]string{}
 	}
@@ -215,6 +218,8 @@ func (d *denial) named(dev, ino uint64, path string) error {
 
 // refuseFile is asked by the guard, while the call waits.
 func (d *denial) refuseFile(e *bodycam.Event) string {
+	d.asking.Lock()
+	defer d.asking.Unlock()
 	f := file{e.Dev, e.Ino}
 	if names, ok := d.known[f]; ok && names != e.Path { // it has other names, or had: the rules must hear of them
 		for n := range strings.SplitSeq(names, "\x00") {
@@ -231,6 +236,8 @@ func (d *denial) refuseFile(e *bodycam.Event) string {
 // wants tells whether a file must be known by what it is. Where the rules go by its name and the call alone that is
 // worked out, else it is so of any. An image's file is worth copying where a program that no rule speaks of is refused.
 func (d *denial) wants(path string) (known, copied bool) {
+	d.asking.Lock()
+	defer d.asking.Unlock()
 	copied = d.about(path, "") != ""
 	return copied || d.exe || d.user, copied
 }
@@ -238,7 +245,7 @@ func (d *denial) wants(path string) (known, copied bool) {
 // about is a rule of mode deny that refuses some way of opening or executing a file, "" where none does.
 func (d *denial) about(path, exe string) string {
 	e := bodycam.Event{Proc: bodycam.Proc{PID: 1}, NR: -1, Path: path, Exe: exe}
-	for _, how := range []bodycam.Access{bodycam.Read, bodycam.Write, bodycam.Read | bodycam.Write, bodycam.Write | bodycam.Create, bodycam.Write | bodycam.Create | bodycam.Trunc,
+	for _, how := range []bodycam.Access{0, bodycam.Read, bodycam.Read | bodycam.Create, bodycam.Read | bodycam.Trunc, bodycam.Trunc, bodycam.Write, bodycam.Read | bodycam.Write, bodycam.Write | bodycam.Create, bodycam.Write | bodycam.Create | bodycam.Trunc,
 		bodycam.Write | bodycam.Append, bodycam.Write | bodycam.Create | bodycam.Append, bodycam.Write | bodycam.Trunc, bodycam.Read | bodycam.Dir} {
 		e.Type, e.Access = bodycam.TypeOpen, how
 		if r := d.files.Denies(&e); r != "" {

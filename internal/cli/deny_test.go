@@ -216,6 +216,66 @@ func TestDenyFieldsAreFilled(t *testing.T) {
 
 // A rule refuses what it is about in a real run, by whatever name, and the record, the findings and the counts say so;
 // what is refused can be collected by the recorder all the same.
+// cutting tries to empty a file.
+const cutting = `import os
+for how in os.O_RDONLY | os.O_TRUNC, 3 | os.O_TRUNC, os.O_WRONLY:
+    try: os.open("/root/notes", how); print("opened", how)
+    except PermissionError: print("refused")
+`
+
+// Files of the tests, which come when the agent has ended, are known by what they are; to cut a file is to write to it.
+func TestDenyTests(t *testing.T) {
+	if err := guard.Available(); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	t.Setenv("BODYCAM_KEYS", filepath.Join(dir, "keys"))
+	t.Setenv("BODYCAM_HOME", filepath.Join(dir, "home"))
+	for name, text := range map[string]string{
+		"rules.yaml": `- rule: Tests stay
+  desc: The tests' secret was read.
+  mode: deny
+  condition: body.type = open and evt.is_open_read = true and body.path = /tests/secret
+  output: "%body.path"
+  priority: CRITICAL
+- rule: Notes stay
+  desc: The notes were written to.
+  mode: deny
+  condition: body.type = open and evt.is_open_write = true and body.path = /root/notes
+  output: "%body.path"
+  priority: CRITICAL
+`,
+		"kind.yaml": "name: k\nextends: command\nsetup: [{name: notes, run: echo kept > /root/notes}]\njudge: {rules: [rules.yaml]}\n",
+		"task.yaml": "name: t\ninstruction: do it\ntests: {dir: tests, reward: exit}\n", "tests/secret": "SECRET\n",
+		"tests/test.sh": "cat /tests/secret; ln /tests/secret /tmp/a; cat /tmp/a; mv /tests/secret /tmp/b; cat /tmp/b; cat /root/notes; exit 0\n",
+	} {
+		p := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(text), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out, errs bytes.Buffer
+	status := Main([]string{"bodycam", "run", "-q", "--json", "--analysis", "security", "--kind", filepath.Join(dir, "kind.yaml"),
+		"--network", "none", "--fail-on", "never", "-o", filepath.Join(dir, "runs"), filepath.Join(dir, "task.yaml"), "--", "python3", "-c", cutting}, strings.NewReader(""), &out, &errs)
+	if status != ExitOK {
+		t.Fatalf("status %d, %s", status, errs.String())
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "2*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(runs[0], "agent", "stderr")); err != nil || len(b) > 0 {
+		t.Errorf("the agent complains: %s, %v", b, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(runs[0], "agent", "stdout")); err != nil || string(b) != "refused\nrefused\nrefused\n" {
+		t.Errorf("the agent printed %q, %v", b, err)
+	}
+	b, err := os.ReadFile(filepath.Join(runs[0], store.VerifierDir, "output"))
+	if err != nil || strings.Contains(string(b), "SECRET") || strings.Count(string(b), "not permitted") != 3 || !strings.Contains(string(b), "kept") {
+		t.Errorf("the tests printed %s, %v", b, err)
+	}
+}
+
 func TestDenyRun(t *testing.T) {
 	if err := guard.Available(); err != nil {
 		t.Skip(err)

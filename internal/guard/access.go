@@ -47,16 +47,15 @@ func (a *Access) fill(q question, o *Options) (again bool, err error) {
 	if !q.exec && (a.NR == unix.SYS_EXECVE || a.NR == unix.SYS_EXECVEAT) {
 		return true, nil
 	}
-	fd := "/proc/self/fd/" + strconv.Itoa(int(q.fd))
-	if a.Path, err = a.readlink(fd); err != nil {
-		return false, err
-	}
-	a.deleted = strings.HasSuffix(a.Path, deletedSuffix)
 	var st unix.Stat_t
 	if err := unix.Fstat(int(q.fd), &st); err != nil {
 		return false, err
 	}
 	a.Dev, a.Ino = device(&st), st.Ino
+	if a.Path, err = a.readlink("/proc/self/fd/" + strconv.Itoa(int(q.fd))); err != nil {
+		return false, err
+	}
+	a.deleted = strings.HasSuffix(a.Path, deletedSuffix)
 	a.Dir, a.pipe = st.Mode&unix.S_IFMT == unix.S_IFDIR, st.Mode&unix.S_IFMT == unix.S_IFIFO
 	if o.Exe {
 		if a.Exe, err = a.readlink(proc + "/exe"); err != nil {
@@ -207,7 +206,7 @@ func (a *Access) eachAccess(e *bodycam.Event, f func(*bodycam.Event) bool) bool 
 		e.Flags, e.Access = a.Flags, accessOf(a.Flags)|dir
 		return f(e)
 	}
-	for _, rw := range []bodycam.Access{bodycam.Read, bodycam.Write, bodycam.Read | bodycam.Write} {
+	for _, rw := range []bodycam.Access{0, bodycam.Read, bodycam.Write, bodycam.Read | bodycam.Write} {
 		for _, made := range []bodycam.Access{0, bodycam.Create, bodycam.Temp} {
 			for _, how := range []bodycam.Access{0, bodycam.Trunc, bodycam.Append, bodycam.Trunc | bodycam.Append} {
 				e.Access = rw | made | how | dir
@@ -229,7 +228,7 @@ func accessOf(flags uint64) bodycam.Access {
 	case unix.O_WRONLY:
 		a = bodycam.Write
 	case unix.O_RDWR:
-		a = bodycam.Read | bodycam.Write
+		a = bodycam.Read | bodycam.Write // 3 is neither, and still takes the right to do both
 	}
 	switch {
 	case flags&unix.O_TMPFILE == unix.O_TMPFILE:

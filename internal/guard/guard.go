@@ -19,6 +19,9 @@ type Options struct {
 	// Allow decides about one access. One goroutine calls it, and the process waits: it must be quick, must wait for
 	// nothing and open no file of the sandbox. The Access is used again for the next one.
 	Allow func(*Access) bool
+	// Unclear is told of an access that is refused because it isn't known what it is about, where a path is longer than the
+	// kernel tells (4,095 bytes). It must not wait.
+	Unclear func(a *Access, err error)
 	// Failed is told once, where decisions can't be had any more and everything is refused. It must not wait.
 	Failed func(error)
 	// Exe and User are wanted of an Access. What isn't wanted isn't looked up.

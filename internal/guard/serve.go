@@ -145,6 +145,9 @@ func (g *Guard) decide(q question, a *Access, broken bool) (allow bool) {
 	}
 	g.asked.Add(1)
 	g.refused.Add(1)
+	if err != nil && !broken && g.o.Unclear != nil {
+		g.o.Unclear(a, err)
+	}
 	return false
 }
 

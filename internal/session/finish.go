@@ -49,7 +49,7 @@ func (s *run) tests(ctx context.Context, t *kind.PlanTests) (bodycam.Outcome, er
 	if err != nil {
 		return bodycam.Outcome{}, fmt.Errorf("clearing /logs/verifier: %w", err)
 	}
-	if err := s.copies(ctx, t.Copies, true); err != nil {
+	if err := s.copyTests(ctx, t.Copies); err != nil {
 		return bodycam.Outcome{}, fmt.Errorf("copying the tests in: %w", err)
 	}
 	dir := filepath.Join(s.w.Dir(), store.VerifierDir)
@@ -144,6 +144,9 @@ func (s *run) settle(ctx context.Context) error {
 	}
 	guarded, h := s.guards.account()
 	health = append(health, h...)
+	if s.guards != nil && s.guards.unclear > 0 {
+		s.note("%d opens and executions were refused because their paths are longer than the kernel tells (4,095 bytes): a rule of mode deny may be about them", s.guards.unclear)
+	}
 	errs = append(errs, s.w.Sync(ctx), s.rows())
 	s.blind(health)
 	if n := s.obs.before; n > 0 {

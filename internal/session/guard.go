@@ -2,12 +2,15 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/guard"
+	"github.com/bodycam-dev/bodycam/internal/kind"
+	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"golang.org/x/sys/unix"
 )
 
@@ -15,9 +18,10 @@ import (
 // functions are called once Options.Ready has returned.
 type Guard struct {
 	// Wants tells which files are to be known by what they are, so that another name doesn't change what may be done with
-	// them, and of which it matters so much that an image's file is copied for it. They are looked for when the agent starts.
+	// them, and of which it matters so much that an image's file is copied for it. They are looked for when the agent starts, and
+	// again when the tests have been copied in.
 	Wants func(path string) (known, copied bool)
-	// Named is told of each such file.
+	// Named is told of each such file, beside calls of Refuse.
 	Named func(dev, ino uint64, path string) error
 	// Refuse is asked about every open and execution while it waits in the kernel; it returns the rule that refuses it, or
 	// "". One goroutine calls it.
@@ -34,12 +38,13 @@ type guarding struct {
 	mu       sync.Mutex
 	refusals map[int32][]refused // by thread, in order
 	kept     int
+	unclear  int // calls that were refused because the path is longer than the kernel tells
 }
 
 // refused is a call that was refused. The kernel's record of it comes later.
 type refused struct {
 	at       uint64 // since boot
-	rule     string
+	detail   string
 	path     string
 	dev, ino uint64
 }
@@ -51,7 +56,7 @@ const mostRefused = 1 << 18
 func (s *run) newGuard() error {
 	x := &guarding{refusals: map[int32][]refused{}}
 	var err error
-	x.g, err = guard.New(guard.Options{Allow: s.allow, Exe: s.o.Guard.Exe, User: s.o.Guard.User, Failed: func(err error) {
+	x.g, err = guard.New(guard.Options{Allow: s.allow, Unclear: x.noName, Exe: s.o.Guard.Exe, User: s.o.Guard.User, Failed: func(err error) {
 		s.obs.fail(fmt.Errorf("deciding what may be opened (everything is refused now): %w", err))
 	}})
 	if err != nil {
@@ -67,15 +72,46 @@ func (s *run) beginGuard(ctx context.Context) error {
 	if s.guards == nil {
 		return nil
 	}
-	init := s.box.InitPID()
-	byName, err := guard.Survey(ctx, init, s.box.HostUID(0), s.wants, func(f guard.Found) error { return s.o.Guard.Named(f.Dev, f.Ino, f.Path) })
+	if err := s.survey(ctx); err != nil {
+		return err
+	}
+	return s.guards.g.Watch(s.box.InitPID())
+}
+
+// survey tells the rules which files they are about, as they lie now.
+func (s *run) survey(ctx context.Context) error {
+	byName, err := guard.Survey(ctx, s.box.InitPID(), s.box.HostUID(0), s.wants, func(f guard.Found) error { return s.o.Guard.Named(f.Dev, f.Ino, f.Path) })
 	if err != nil {
 		return err
 	}
 	if byName > 0 {
 		s.note("%d files that rules of mode deny are about are known by their name alone: the image holds too many of them. If they are renamed or linked, the rules go by the new name", byName)
 	}
-	return s.guards.g.Watch(init)
+	return nil
+}
+
+// copyTests puts the task's tests into the sandbox. Where files are refused by what they are, theirs are looked for too,
+// while what the agent left stands still: it can't rename them first.
+func (s *run) copyTests(ctx context.Context, list []kind.Copy) error {
+	if s.guards == nil || len(list) == 0 {
+		return s.copies(ctx, list, true)
+	}
+	still, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := s.box.Freeze(still, sandbox.GroupAgent); err != nil {
+		s.note("what the agent left couldn't be held while the tests were copied in: %v", err)
+	}
+	defer func() {
+		if s.stopped.Load() == nil { // else it stays as it is until it is killed
+			if err := s.box.Thaw(context.WithoutCancel(ctx), sandbox.GroupAgent); err != nil {
+				s.note("letting what the agent left go on: %v", err)
+			}
+		}
+	}()
+	if err := s.copies(ctx, list, true); err != nil {
+		return err
+	}
+	return s.survey(ctx)
 }
 
 func (s *run) wants(path string) guard.Want {
@@ -103,13 +139,32 @@ func (s *run) allow(a *guard.Access) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.keep(a, bodycam.Refusal(rule))
+	return false
+}
+
+// noName takes in an access that was refused because nobody knows whether a rule is about it.
+func (x *guarding) noName(a *guard.Access, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if errors.Is(err, unix.ENAMETOOLONG) {
+		x.unclear++
+		x.keep(a, refusedUnclear)
+		return
+	}
+	x.keep(a, "refused, for what it is about isn't known: "+err.Error())
+}
+
+const refusedUnclear = "refused, for its path is longer than the kernel tells and a rule of mode deny may be about it"
+
+// keep remembers a refusal until its record comes.
+func (x *guarding) keep(a *guard.Access, detail string) {
 	if x.kept >= mostRefused {
 		clear(x.refusals)
 		x.kept = 0
 	}
-	x.refusals[a.TID] = append(x.refusals[a.TID], refused{bootNow(), rule, a.Path, a.Dev, a.Ino})
+	x.refusals[a.TID] = append(x.refusals[a.TID], refused{bootNow(), detail, a.Path, a.Dev, a.Ino})
 	x.kept++
-	return false
 }
 
 // attribute says of an event of a failed call that it was refused here, and what the call was about: the record of a
@@ -135,9 +190,11 @@ func (x *guarding) attribute(e *bodycam.Event) {
 	} else {
 		x.refusals[e.TID] = list[n:]
 	}
-	e.Detail = bodycam.Refusal(r.rule)
-	e.Path, e.Dev, e.Ino = r.path, r.dev, r.ino
-	e.Marks &^= bodycam.MarkUnverified
+	e.Detail, e.Dev, e.Ino = r.detail, r.dev, r.ino
+	if r.path != "" {
+		e.Path = r.path
+		e.Marks &^= bodycam.MarkUnverified
+	}
 }
 
 // account is what run.json says of the guard; nil where there was none.

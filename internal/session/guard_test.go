@@ -37,9 +37,35 @@ func TestGuardThatFails(t *testing.T) {
 	}
 }
 
+// What is refused because its path can't be known is told as such.
+func TestGuardOfLongPaths(t *testing.T) {
+	if err := guard.Available(); err != nil {
+		t.Skip(err)
+	}
+	o := options(t, []string{"python3", "-c", `import os
+for i in range(22):
+    os.mkdir("a" * 200)
+    os.chdir("a" * 200)
+try: os.open("f", os.O_CREAT | os.O_WRONLY)
+except PermissionError: print("refused")`}, nil)
+	o.Guard = &Guard{Wants: func(string) (bool, bool) { return false, false }, Refuse: func(*bodycam.Event) string { return "" }}
+	r := mustRun(t, o)
+	if out, err := os.ReadFile(r.Path("agent/stdout")); err != nil || string(out) != "refused\n" {
+		t.Errorf("it printed %q, %v", out, err)
+	}
+	if !slices.ContainsFunc(events(t, r), func(e bodycam.Event) bool {
+		return e.Type == bodycam.TypeOpen && e.Errno == 1 && e.Detail == refusedUnclear && e.RefusedBy() == "" && e.Ino != 0
+	}) {
+		t.Error("no event says why")
+	}
+	if !slices.ContainsFunc(r.Info.Notes, func(n string) bool { return strings.HasPrefix(n, "1 opens and executions were refused") }) {
+		t.Errorf("notes %q", r.Info.Notes)
+	}
+}
+
 // A refusal is told of the event that bears its time, and of no other call of the thread.
 func TestRefusalsFindTheirEvents(t *testing.T) {
-	x := &guarding{refusals: map[int32][]refused{7: {{at: 10, rule: "a", path: "/a", ino: 1}, {at: 20, rule: "b", path: "/b", ino: 2}, {at: 30, rule: "b", path: "/b", ino: 2}, {at: 90, rule: "c", path: "/c"}}, 8: {{at: 5, rule: "d"}}}, kept: 5}
+	x := &guarding{refusals: map[int32][]refused{7: {{at: 10, detail: bodycam.Refusal("a"), path: "/a", ino: 1}, {at: 20, detail: bodycam.Refusal("b"), path: "/b", ino: 2}, {at: 30, detail: bodycam.Refusal("b"), path: "/b", ino: 2}, {at: 90, detail: bodycam.Refusal("c"), path: "/c"}}, 8: {{at: 5, detail: bodycam.Refusal("d")}}}, kept: 5}
 	for _, c := range []struct {
 		tid         int32
 		boot, last  uint64
