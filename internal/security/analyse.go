@@ -376,6 +376,10 @@ func (a *Analyser) addDecoy(e *bodycam.Event, hit Hit) Alert {
 // add puts a match together with alike ones: the same rule, resource and program.
 func (a *Analyser) add(e *bodycam.Event, m rules.Match) Alert {
 	key := groupKey{m.Rule.Name, subject(m.Rule, e), a.exe(e)}
+	only := tried(e, m)
+	if only != "" { // calls that failed are told apart from those that did something
+		key.exe += "\x00" + only
+	}
 	if m.Rule.Threshold { // it is about what a tree did, not about one resource
 		from := e.Seq
 		if len(m.Events) > 0 {
@@ -391,7 +395,11 @@ func (a *Analyser) add(e *bodycam.Event, m rules.Match) Alert {
 		return a.again(g, e, m)
 	}
 	f := a.finding(e, m)
-	f.Title = clip(bodycam.Printable(contactTitle(e, a.engine.Sentence(m))))
+	f.Title = contactTitle(e, a.engine.Sentence(m))
+	if only != "" && !strings.Contains(f.Title, only) {
+		f.Title += ", only tried: " + only
+	}
+	f.Title = clip(bodycam.Printable(f.Title))
 	if a.byRule[m.Rule.Name] < maxGroups {
 		a.opts.suppress(&f)
 		out := a.first(key, m.Rule, f)
@@ -405,6 +413,15 @@ func (a *Analyser) add(e *bodycam.Event, m rules.Match) Alert {
 	out := a.first(key, m.Rule, f)
 	a.rests[a.groups[key]] = x
 	return out
+}
+
+// tried is how the call of a match failed: "" of one that did something, of connections (an error says little there), and
+// of what is found by more than one call.
+func tried(e *bodycam.Event, m rules.Match) string {
+	if !e.Failed() || m.Rule.Threshold || len(m.Events) > 1 || isContact(e) || e.Type == bodycam.TypeDNS {
+		return ""
+	}
+	return bodycam.ErrnoName(e.Errno)
 }
 
 // widen takes a further resource in: what is common to all is their directory, of hosts what their names end in.

@@ -54,3 +54,28 @@ func TestRefusedByTheRecorder(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A rule that doesn't ask whether a call worked says of those that failed that they were only tries.
+func TestOnlyTried(t *testing.T) {
+	set, err := Load(testPolicy(), rules.Options{}, rules.Source{Name: "mine.yaml", Data: []byte(`- {rule: Keys, desc: d, condition: body.type = open and body.path startswith /keys/, output: "%body.path", priority: CRITICAL}
+- {rule: Told, desc: d, condition: body.type = open and body.path startswith /keys/, output: "%body.path gave %evt.res", priority: CRITICAL}
+`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScene(t, Options{Policy: testPolicy(), Rules: set})
+	for _, errno := range []int32{2, 2, 13, 0} {
+		e := s.file(bodycam.TypeOpen, 11, "/keys/a", bodycam.Read)
+		e.Errno = errno
+		s.do(e)
+	}
+	got := map[string]uint64{}
+	for _, f := range s.a.Findings() {
+		got[f.Title] = f.Count
+	}
+	for title, n := range map[string]uint64{"/keys/a, only tried: ENOENT": 2, "/keys/a, only tried: EACCES": 1, "/keys/a": 1, "/keys/a gave ENOENT": 2, "/keys/a gave EACCES": 1} {
+		if got[title] != n {
+			t.Errorf("%q ×%d: %v", title, n, got)
+		}
+	}
+}
