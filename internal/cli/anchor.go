@@ -163,7 +163,7 @@ func anchorStatusCommand(s *streams) *cobra.Command {
 // wantLedger refuses what isn't the directory of a run, or of a copy of one, with a ledger.
 func wantLedger(run string) error {
 	if _, err := os.Stat(filepath.Join(run, "ledger", "genesis")); err != nil {
-		return withHint(usage("%s has no ledger: %w", run, err), "`bodycam run` prints where it leaves its run directories")
+		return withHint(unopened(fmt.Errorf("%s has no ledger that can be read: %w", run, err)), "`bodycam run` prints where it leaves its run directories")
 	}
 	return nil
 }

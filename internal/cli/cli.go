@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -51,6 +52,14 @@ func environment(err error) error {
 		return nil
 	}
 	return &statusError{status: ExitEnvironment, err: err}
+}
+
+// unopened is the error for an argument that can't be opened: that it may not be read isn't the caller's mistake.
+func unopened(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return environment(err)
+	}
+	return usage("%w", err)
 }
 
 func withHint(err error, hint string) error {

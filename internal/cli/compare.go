@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -218,13 +219,17 @@ func (f *compareFlags) status(res *conduct.Result) error {
 func runDirs(args []string) ([]string, error) {
 	var out []string
 	for _, a := range args {
-		if _, err := os.Stat(filepath.Join(a, store.InfoFile)); err == nil {
+		_, err := os.Stat(filepath.Join(a, store.InfoFile))
+		if err == nil {
 			out = append(out, a)
 			continue
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, environment(err)
+		}
 		runs, err := store.List(a)
 		if err != nil {
-			return nil, usage("%w", err)
+			return nil, unopened(err)
 		}
 		if len(runs) == 0 {
 			return nil, withHint(usage("%s: %w, and none is in it", a, store.ErrNotRun), "`bodycam run` prints where it leaves its run directories (by default under ./runs)")

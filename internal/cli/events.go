@@ -28,7 +28,7 @@ and repeats and closes are told late. To sort by when things happened, sort by b
 
 With --json each line is one JSON object; docs/EVENTS.md describes its members. Paths, arguments and names are bytes:
 a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before xHH as \x5c, so nothing is lost.` +
-			exits("0  all events were printed", "2  RUN is no run directory", "4  what there is was printed, and isn't all: the events file is torn, isn't what was sealed, can't be held against the ledger for want of a key, or events were erased"),
+			exits("0  all events were printed", "2  RUN is no run directory", "3  RUN may not be read", "4  what there is was printed, and isn't all: the events file is torn, isn't what was sealed, can't be held against the ledger for want of a key, or events were erased"),
 		Example: `  bodycam events runs/20260101-120000-ab --json | jq 'select(.type=="connect")'
   bodycam events RUN --type exec,open
   bodycam events RUN --json --follow      while it runs`,
@@ -187,7 +187,7 @@ func openRun(arg string) (*store.Run, error) {
 		return nil, withHint(usage("%w", err), "`bodycam run` prints where it leaves its run directories (by default under ./runs)")
 	}
 	if err != nil {
-		return nil, usage("%w", err)
+		return nil, unopened(err)
 	}
 	if _, serr := os.Stat(r.Path(store.EventsFile)); errors.Is(serr, fs.ErrNotExist) && r.HasLedger() {
 		// It is kept in its ledger alone: this machine's keys open it, if they do.

@@ -28,7 +28,7 @@ reading key can read the mirror when this machine is gone, and what is erased he
 
 The token for a mirror behind TLS is read from $BODYCAM_MIRROR_TOKEN.` +
 			exits("0  the mirror has everything that is under the last checkpoint", "1  the mirror has something else: one of the two was changed",
-				"2  usage", "3  the mirror couldn't be reached, or refused"),
+				"2  usage", "3  the mirror couldn't be reached, or refused, or the run can't be read"),
 		Example: `  bodycam mirror RUN --to /mnt/other/mirror
   BODYCAM_MIRROR_TOKEN=… bodycam mirror RUN --to https://mirror.example:8443 --follow
   bodycam mirror serve --dir ./mirror --listen :8443 --cert cert.pem --key key.pem --token-file token`,
@@ -36,6 +36,9 @@ The token for a mirror behind TLS is read from $BODYCAM_MIRROR_TOKEN.` +
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if to == "" {
 				return usage("want --to DIR or --to https://HOST:PORT")
+			}
+			if err := mayRead(args[0]); err != nil {
+				return err
 			}
 			if !isRunOrBundle(args[0]) {
 				return usage("%s has no ledger", args[0])

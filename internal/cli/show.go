@@ -29,7 +29,7 @@ func showCommand(s *streams) *cobra.Command {
 		Short: "Say what happened in a run, on one screen",
 		Long: `Say what happened in a run: the tests' verdict, what stands out, commands, files, hosts, how the agent's account
 compares, and what was lost or could not be seen. What is ordinary for the system and the harness is counted, not
-listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "4  the record is incomplete, isn't what was sealed or can't be held against its ledger; what there is was shown"),
+listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "3  RUN may not be read", "4  the record is incomplete, isn't what was sealed or can't be held against its ledger; what there is was shown"),
 		Example: "  bodycam show runs/20260101-120000-ab\n  bodycam show RUN --json | jq .hosts",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

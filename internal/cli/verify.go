@@ -148,6 +148,15 @@ func isRunOrBundle(path string) bool {
 	return err == nil
 }
 
+// mayRead tells a ledger that isn't there from one that may not be read.
+func mayRead(path string) error {
+	_, err := os.Stat(filepath.Join(path, "ledger", "genesis"))
+	if errors.Is(err, fs.ErrPermission) {
+		return environment(fmt.Errorf("reading the ledger of %s: %w", path, err))
+	}
+	return nil
+}
+
 // trust collects the roots of trust. The notes say in words where they come from.
 func (f *verifyFlags) trust() (t ledger.Trust, notes []string, err error) {
 	if f.log != "" {
@@ -233,7 +242,7 @@ func (f *verifyFlags) verify(ctx context.Context, path string) (*verification, e
 		return nil, withHint(usage("%s: there is no such run directory or bundle", path), "`bodycam run` prints where it leaves its run directories (by default under ./runs)")
 	}
 	if err != nil {
-		return nil, usage("%w", err)
+		return nil, unopened(err)
 	}
 	trust, notes, err := f.trust()
 	if err != nil {
@@ -243,6 +252,9 @@ func (f *verifyFlags) verify(ctx context.Context, path string) (*verification, e
 	v := &verification{Path: path, Trust: notes}
 	if !info.IsDir() {
 		return v, f.bundle(v, trust)
+	}
+	if err := mayRead(path); err != nil {
+		return nil, err
 	}
 	if !isRunOrBundle(path) {
 		if _, err := os.Lstat(filepath.Join(path, store.InfoFile)); err == nil {
