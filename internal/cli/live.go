@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -40,10 +41,13 @@ type live struct {
 	stopOn         gate
 	lines          chan alertLine
 	ended          chan struct{}
+	patience       time.Duration // with a webhook, for one try
 
 	mu      sync.Mutex
-	dropped int   // alerts that came faster than they could be handed on
-	failed  error // the first that could not be handed on
+	made    int   // alerts that were to be handed on
+	handed  int   // of them, those that were
+	dropped int   // and those that came faster than they could be
+	failed  error // why the first could not be
 }
 
 // alertLine is an alert as it is printed and posted.
@@ -83,7 +87,7 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 	if o.Suppressions, err = suppressions(p); err != nil {
 		return nil, usage("%w", err)
 	}
-	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{})}
+	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{}), patience: 5 * time.Second}
 	if own {
 		set, _, err := liveRules(o.Policy, p)
 		if err != nil {
@@ -161,13 +165,16 @@ func (l *live) watch(e *bodycam.Event) (stop string) {
 		if !a.First && !powerOfTen(f.Count) && !stops {
 			continue // ten thousand alike calls are five lines
 		}
+		dropped := 0
 		select {
 		case l.lines <- alertLine{Type: "alert", Run: l.run, Time: time.Unix(0, e.Time).UTC(), Mode: a.Mode.String(), Stopped: stops, Finding: *f}:
 		default:
-			l.mu.Lock()
-			l.dropped++
-			l.mu.Unlock()
+			dropped = 1
 		}
+		l.mu.Lock()
+		l.made++
+		l.dropped += dropped
+		l.mu.Unlock()
 	}
 	return stop
 }
@@ -182,28 +189,37 @@ func powerOfTen(n uint64) bool {
 // hand prints and posts alerts until close.
 func (l *live) hand(out io.Writer, text bool, webhook string) {
 	defer close(l.ended)
-	client := &http.Client{Timeout: 5 * time.Second}
+	client := &http.Client{Timeout: l.patience}
 	for a := range l.lines {
-		b, err := json.Marshal(a)
-		if err != nil {
+		if err := handOn(&a, out, text, client, webhook); err != nil {
 			l.fail(err)
 			continue
 		}
-		if out != nil {
-			line := append(b, '\n')
-			if text {
-				line = alertText(&a)
-			}
-			if _, err := out.Write(line); err != nil {
-				l.fail(fmt.Errorf("printing alerts: %w", err))
-			}
+		l.mu.Lock()
+		l.handed++
+		l.mu.Unlock()
+	}
+}
+
+// handOn prints and posts an alert.
+func handOn(a *alertLine, out io.Writer, text bool, client *http.Client, webhook string) error {
+	b, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	if out != nil {
+		line := append(b, '\n')
+		if text {
+			line = alertText(a)
 		}
-		if webhook != "" {
-			if err := post(client, webhook, b); err != nil {
-				l.fail(err)
-			}
+		if _, werr := out.Write(line); werr != nil {
+			err = fmt.Errorf("printing alerts: %w", werr)
 		}
 	}
+	if webhook != "" {
+		err = errors.Join(err, post(client, webhook, b))
+	}
+	return err
 }
 
 func alertText(a *alertLine) []byte {
@@ -258,15 +274,21 @@ func (l *live) close() error {
 	close(l.lines)
 	select {
 	case <-l.ended:
-	case <-time.After(15 * time.Second):
-		l.fail(fmt.Errorf("alert webhook: it took too long; the last alerts were not posted"))
+	case <-time.After(3 * l.patience):
+		l.fail(errors.New("alert webhook: it took too long"))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.dropped > 0 && l.failed == nil {
-		return fmt.Errorf("%d alerts came faster than they could be handed on; all are in the findings", l.dropped)
+	missed := l.made - l.handed
+	switch {
+	case missed == 0:
+		return nil
+	case l.failed == nil:
+		return fmt.Errorf("%d of %d alerts came faster than they could be handed on; all are in the findings", missed, l.made)
+	case l.dropped > 0:
+		return fmt.Errorf("%w; %d of %d alerts were not handed on, %d of them because they came faster than they could be; all are in the findings", l.failed, missed, l.made, l.dropped)
 	}
-	return l.failed
+	return fmt.Errorf("%w; %d of %d alerts were not handed on; all are in the findings", l.failed, missed, l.made)
 }
 
 // lockedWriter lets several goroutines write whole lines.

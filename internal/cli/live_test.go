@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Alerts are posted while the run goes on, alike ones not one by one, and a webhook that fails is told of without
@@ -71,6 +73,28 @@ func TestWebhook(t *testing.T) {
 	fail = true
 	if errs, status := run(); status != ExitOK || !strings.Contains(errs, "alert webhook: it answered 418") {
 		t.Errorf("status %d, %q", status, errs)
+	}
+}
+
+// Of a webhook that hangs it is told how many alerts it didn't get.
+func TestWebhookThatHangs(t *testing.T) {
+	stuck := make(chan struct{})
+	var asked atomic.Int32
+	hook := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if asked.Add(1) > 1 {
+			<-stuck
+		}
+	}))
+	defer hook.Close()
+	defer close(stuck)
+	l := &live{lines: make(chan alertLine, 8), ended: make(chan struct{}), patience: 50 * time.Millisecond, made: 8, dropped: 2}
+	for range 6 {
+		l.lines <- alertLine{Type: "alert"}
+	}
+	go l.hand(nil, false, hook.URL)
+	err := l.close()
+	if err == nil || !strings.Contains(err.Error(), "; 7 of 8 alerts were not handed on, 2 of them because they came faster") {
+		t.Error(err)
 	}
 }
 
