@@ -138,8 +138,9 @@ func TestTrickyCases(t *testing.T) {
 			"08-names/odd", "08-names/deeper-than-a-path",
 			"09-many/fork-tree-200",
 			"10-identity/one-process-many-programs", "10-identity/vfork", "10-identity/comm",
+			"10-identity/same-files-before-and-after", "10-identity/same-files-exec-from-thread", "10-identity/connects-before-exec", "10-identity/interrupted-before-exec",
 			"11-race/open-by-thread", "11-race/rename-by-thread", "11-race/ways-by-thread", "11-race/names-in-memory",
-			"12-writes/rename-over-bashrc", "12-writes/exchange", "12-writes/copy-file-range", "12-writes/truncate", "12-writes/map-shared-store",
+			"12-writes/rename-over-bashrc", "12-writes/exchange", "12-writes/copy-file-range", "12-writes/truncate", "12-writes/truncate-after-open", "12-writes/map-shared-store",
 			"13-net/server", "13-net/udp-sendmmsg", "13-net/passed-descriptor", "13-net/tcp-fast-open",
 			"15-unix/path",
 			"16-outcomes/errno", "16-outcomes/exec", "16-outcomes/refused",
@@ -151,14 +152,15 @@ func TestTrickyCases(t *testing.T) {
 		sensortest.RunNamed(t, boxed{sensor: "ptrace", seccomp: "strict", refused: map[string]bodycam.Type{"01-uring/open": bodycam.TypeUring, "01-uring/connect": bodycam.TypeUring}},
 			"01-uring/open", "01-uring/connect",
 			"02-dirfd/openat", "03-alias/proc-self-root", "04-exec/execveat", "06-scripts/shebang", "08-names/odd", "09-many/fork-tree-200",
-			"10-identity/vfork", "11-race/open-by-thread", "12-writes/exchange", "13-net/server", "15-unix/path",
+			"10-identity/vfork", "10-identity/same-files-before-and-after", "10-identity/same-files-exec-from-thread", "10-identity/interrupted-before-exec",
+			"11-race/open-by-thread", "12-writes/exchange", "12-writes/truncate-after-open", "13-net/server", "15-unix/path",
 			"16-outcomes/errno", "16-outcomes/exec", "16-outcomes/refused", "18-hiding/seccomp-listener", "20-kin/ipc",
 		)
 	})
 	t.Run("observe", func(t *testing.T) {
 		sensortest.RunNamed(t, boxed{sensor: "bpf", seccomp: "observe", blind: map[string]string{"01-uring/open": "io_uring", "01-uring/unlink": "io_uring"}},
 			"01-uring/open", "01-uring/unlink",
-			"17-intrusion/ptrace", "17-intrusion/traceme", "17-intrusion/setuid", "18-hiding/seccomp-listener", "20-kin/pidfd-getfd",
+			"17-intrusion/ptrace", "17-intrusion/traceme", "17-intrusion/setuid", "17-intrusion/opens-before-setuid", "18-hiding/seccomp-listener", "20-kin/pidfd-getfd",
 			"19-mounts/bind", "19-mounts/tmpfs", "19-mounts/chroot", "19-mounts/names", "19-mounts/detached",
 		)
 	})

@@ -192,21 +192,23 @@ func hideCases() []Case {
 		}},
 		{Name: "17-intrusion/opens-before-setuid", Argv: []string{"procs", "folds-setuid"}, Check: func(t *testing.T, o *Outcome) {
 			if o.fact("setresuid") != "0" || o.fact("setresgid") != "0" {
-				o.count(t, 9, open, kid(o, t), path(o.in("f")), errno(0))
+				o.count(t, 9, open, kid(o, t), path(o.in("f")), access(bodycam.Read), errno(0))
 				return
 			}
-			who := func(uid, gid uint32) cond {
-				return cond{fmt.Sprintf("uid %d, gid %d", uid, gid), func(e *bodycam.Event) bool { return e.UID == uid && e.GID == gid }}
+			who := func(newUser, newGroup bool) cond {
+				return cond{fmt.Sprintf("of uid 1234: %v, of gid 4321: %v", newUser, newGroup), func(e *bodycam.Event) bool {
+					return (e.UID == 1234) == newUser && (e.GID == 4321) == newGroup
+				}}
 			}
 			first := o.named(t, typ(bodycam.TypeSetuid), kid(o, t), nr(unix.SYS_SETRESGID))
 			second := o.named(t, typ(bodycam.TypeSetuid), kid(o, t), nr(unix.SYS_SETRESUID))
 			was := func(after, before *bodycam.Event) cond {
 				return cond{"told in its place", func(e *bodycam.Event) bool { return o.between(e, after, before) }}
 			}
-			f := both(open, kid(o, t), path(o.in("f")), errno(0))
-			o.count(t, 3, f, who(0, 0), was(nil, first))
-			o.count(t, 2, f, who(0, 4321), was(first, second))
-			o.count(t, 4, f, who(1234, 4321), was(second, nil))
+			f := both(open, kid(o, t), path(o.in("f")), access(bodycam.Read), errno(0))
+			o.count(t, 3, f, who(false, false), was(nil, first))
+			o.count(t, 2, f, who(false, true), was(first, second))
+			o.count(t, 4, f, who(true, true), was(second, nil))
 		}},
 		{Name: "18-hiding/dumpable", Argv: []string{"procs", "dumpable"}, Check: func(t *testing.T, o *Outcome) {
 			o.some(t, typ(bodycam.TypePrctl), kid(o, t), errno(0))
