@@ -38,6 +38,19 @@ func TestExtract(t *testing.T) {
 			t.Errorf("%s, which was cut by an open, is %+v", name, r)
 		}
 	}
+	y := Yardstick{}
+	for _, r := range []*Resource{f.Get(bodycam.File, "/etc/passwd"), f.Get(bodycam.File, "/etc/hosts")} {
+		if y.Ordinary(r) {
+			t.Errorf("%s, which was cut, is ordinary", r.Name)
+		}
+	}
+	for name, n := range map[string]uint64{"/etc/group": 0, "/dev/null": 1} {
+		r := &Resource{Resource: bodycam.Resource{Kind: bodycam.File, Name: name}}
+		r.Counts = map[Action]uint64{Read: 1, Written: n}
+		if !y.Ordinary(r) {
+			t.Errorf("%s isn't ordinary", name)
+		}
+	}
 	host := f.Get(bodycam.Host, "evil.example")
 	if host == nil || host.Counts[Contact] != 1 || host.Counts[Asked] != 1 || host.Bytes != 30 || host.Source != "dns" {
 		t.Errorf("the host is %+v", host)

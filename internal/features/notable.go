@@ -130,13 +130,13 @@ func (y Yardstick) trusts(host string) bool {
 }
 
 // Ordinary tells whether a file is one that every program of the system or the harness touches: it is counted, but
-// a screen need not list it.
+// a screen need not list it. What the system's programs read for themselves they don't change.
 func (y Yardstick) Ordinary(r *Resource) bool {
 	p := r.Name
 	if r.Kind != bodycam.File || r.secret() || under(p, y.Grading) || under(p, y.Skills) {
 		return false
 	}
-	return under(p, y.HarnessState) || under(p, systemDirs) || slices.Contains(commonSockets, p) ||
+	return under(p, y.HarnessState) || under(p, systemDirs) && (r.Changed() == 0 || under(p, writeNoise)) || slices.Contains(commonSockets, p) ||
 		!strings.HasPrefix(p, "/") && !strings.HasPrefix(p, "unix:")
 }
 
