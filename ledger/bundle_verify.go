@@ -166,7 +166,7 @@ func (b *Bundle) verifyHeads(v *verification) {
 	r.Heads = []Head{{b.Checkpoint.Size, hexOf(b.Checkpoint.Root), "the bundle's checkpoint", 0}}
 	keys := v.keysAt(b.Checkpoint.Size)
 	if v.signed(keys) {
-		c.Integrity.restsOn("the log's keys, over a checkpoint of %d epochs", b.Checkpoint.Size)
+		c.Integrity.restsOn("the log's keys, over a checkpoint of %s", count(b.Checkpoint.Size, "epoch"))
 	}
 	pinned := v.opts.Pinned
 	v.opts.Pinned = nil
@@ -178,14 +178,14 @@ func (b *Bundle) verifyHeads(v *verification) {
 			r.tampered(&Flaw{What: "the checkpoint isn't that of " + p.Source})
 		case p.Size == b.Checkpoint.Size:
 			v.opts.Pinned = append(v.opts.Pinned, p)
-			c.Integrity.restsOn("%s, over %d epochs", p.Source, p.Size)
+			c.Integrity.restsOn("%s, over %s", p.Source, count(p.Size, "epoch"))
 		default:
-			c.Integrity.restsOn("the bundle has no proof to %s, which covers %d epochs", p.Source, p.Size)
+			c.Integrity.restsOn("the bundle has no proof to %s, which covers %s", p.Source, count(p.Size, "epoch"))
 		}
 	}
 	v.judgeIdentity(keys)
 	if c.Content.Status == StatusVerified && r.Opened > 0 {
-		c.Content.restsOn("%d payloads and events compared with their commitments", r.Opened)
+		c.Content.restsOn("payloads and events compared with their commitments: %d", r.Opened)
 	}
 	c.Order.restsOn("sequence numbers, which follow from the place in the epoch's tree")
 	v.judgeTime(b.Checkpoint.Size)

@@ -194,7 +194,7 @@ func (r *recovery) sealedEpochs(seen []checkpoint.Checkpoint) error {
 		r.endFile = e.end
 	}
 	for size := range heads {
-		return fmt.Errorf("%w: it has %d epochs, a published checkpoint %d", ErrRolledBack, r.tree.Size(), size)
+		return fmt.Errorf("%w: it has %s, a published checkpoint %d", ErrRolledBack, count(r.tree.Size(), "epoch"), size)
 	}
 	return nil
 }

@@ -243,7 +243,7 @@ func (v *verification) scanAll(s *epochScanner, pool *pool) error {
 			if size := v.tree.Size(); size < published {
 				for _, hs := range heads {
 					for _, h := range hs {
-						r.tampered(&Flaw{size, s.next, false, fmt.Sprintf("it is missing: the log has %d epochs, %s %d", size, h.Source, h.Size)})
+						r.tampered(&Flaw{size, s.next, false, fmt.Sprintf("it is missing: the log has %s, %s %d", count(size, "epoch"), h.Source, h.Size)})
 					}
 				}
 			} else if err != io.EOF {

@@ -192,7 +192,7 @@ func anchorStatus(s *streams, run string, asJSON bool) error {
 	for _, st := range list {
 		fmt.Fprintf(&b, "%-12s %-8s ", st.Name, st.Kind)
 		if st.Count > 0 {
-			fmt.Fprintf(&b, "%d epochs, final %s, %d anchors", st.Size, st.At.Format(time.RFC3339), st.Count)
+			fmt.Fprintf(&b, "%s, final %s, %s", count(st.Size, "epoch"), st.At.Format(time.RFC3339), count(uint64(st.Count), "anchor"))
 			if st.Spent > 0 {
 				fmt.Fprintf(&b, ", %.9f ether", st.Spent)
 			}
@@ -202,7 +202,7 @@ func anchorStatus(s *streams, run string, asJSON bool) error {
 		b.WriteByte('\n')
 		trouble := st.Trouble
 		if w := st.Way; w != nil {
-			fmt.Fprintf(&b, "             under way: %d epochs, %s %s\n", w.Size, w.State, w.Detail)
+			fmt.Fprintf(&b, "             under way: %s, %s %s\n", count(w.Size, "epoch"), w.State, w.Detail)
 			trouble = w.Trouble
 		}
 		if trouble.Error != "" {

@@ -320,7 +320,7 @@ delegate prove" and "bodycam verify" on another machine. It discloses their term
 			if err := writeNewFile(out, b.Append(nil), 0o600); err != nil {
 				return environment(err)
 			}
-			_, err = fmt.Fprintf(s.out, "%s: %d records\n", out, len(b.Items))
+			_, err = fmt.Fprintf(s.out, "%s: %s\n", out, count(uint64(len(b.Items)), "record"))
 			return err
 		},
 	}

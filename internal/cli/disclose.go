@@ -196,7 +196,7 @@ func (f *discloseFlags) write(s *streams, run string, lr *ledger.Reader, what []
 	if f.json {
 		return printJSON(s, map[string]any{"bundle": f.out, "bytes": len(data), "records": len(b.Items), "events": events, "log": fmt.Sprintf("%x", id[:])})
 	}
-	_, err = fmt.Fprintf(s.out, "%s: %d records, %d events of batches, %d bytes, of log %x\n", f.out, len(b.Items), events, len(data), id[:])
+	_, err = fmt.Fprintf(s.out, "%s: %s, %s of batches, %s, of log %x\n", f.out, count(uint64(len(b.Items)), "record"), count(uint64(events), "event"), count(uint64(len(data)), "byte"), id[:])
 	return err
 }
 

@@ -291,7 +291,7 @@ func (f *ringFlags) showRun(s *streams, arg, dir string, asJSON bool) error {
 			if err != nil {
 				return environment(err)
 			}
-			v.Reasons = append(v.Reasons, fmt.Sprintf("%s: %d epochs and %d records: %s", time.Unix(0, rec.Wall).UTC().Format(time.RFC3339), len(n.Epochs), len(n.Events), n.Reason))
+			v.Reasons = append(v.Reasons, fmt.Sprintf("%s: %s and %s: %s", time.Unix(0, rec.Wall).UTC().Format(time.RFC3339), count(uint64(len(n.Epochs)), "epoch"), count(uint64(len(n.Events)), "record"), n.Reason))
 		}
 		if rec.Type < ledger.TypeUser {
 			continue
@@ -314,7 +314,7 @@ func (f *ringFlags) showRun(s *streams, arg, dir string, asJSON bool) error {
 	if v.Mine {
 		whose = "this machine's"
 	}
-	fmt.Fprintf(s.out, "log %s\n  begun under %s keys: %s\n  %d payloads readable with the keys at hand, %d closed to them, %d erased\n",
+	fmt.Fprintf(s.out, "log %s\n  begun under %s keys: %s\n  payloads: %d readable with the keys at hand, %d closed to them, %d erased\n",
 		v.Log, whose, strings.Join(v.Keys, " "), v.Open, v.Closed, v.Erased)
 	for _, e := range v.Reasons {
 		fmt.Fprintf(s.out, "  erased %s\n", e)

@@ -116,20 +116,20 @@ func confirm(s *streams, r *store.Run, plan *store.Erased) error {
 func describe(p *store.Erased) string {
 	var parts []string
 	if n := len(p.Epochs); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d epochs", n))
+		parts = append(parts, count(uint64(n), "epoch"))
 	}
 	if n := len(p.Records); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d records", n))
+		parts = append(parts, count(uint64(n), "record"))
 	}
 	if len(p.Derived) > 0 {
-		parts = append(parts, fmt.Sprintf("%d records that rest on them", len(p.Derived)))
+		parts = append(parts, fmt.Sprintf("%d that rest on them", len(p.Derived)))
 	}
 	text := strings.Join(parts, " and ")
 	if p.Events > 0 {
-		text += fmt.Sprintf(" with %d events", p.Events)
+		text += " with " + count(uint64(p.Events), "event")
 	}
 	if p.Kept > 0 {
-		text += fmt.Sprintf(" (%d other events of the same batches are kept)", p.Kept)
+		text += fmt.Sprintf(" (other events of the same batches that are kept: %d)", p.Kept)
 	}
 	return text
 }

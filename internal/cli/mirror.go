@@ -64,7 +64,7 @@ The token for a mirror behind TLS is read from $BODYCAM_MIRROR_TOKEN.` +
 			case asJSON:
 				return printJSON(s, map[string]any{"mirror": m.String(), "epochs": done.Epochs, "bytes_sent": done.Bytes})
 			}
-			_, err = fmt.Fprintf(s.out, "%s: %d epochs, %d bytes sent\n", m, done.Epochs, done.Bytes)
+			_, err = fmt.Fprintf(s.out, "%s: %s, %s sent\n", m, count(done.Epochs, "epoch"), count(uint64(done.Bytes), "byte"))
 			return err
 		},
 	}

@@ -230,7 +230,7 @@ func (f *queryFlags) text(s *streams, res *query.Result) error {
 		fmt.Fprintf(&b, "%s  %s  %s %s\n    %s\n", at, time.Unix(0, a.Wall).UTC().Format(time.RFC3339Nano), a.Type, bodycam.Printable(a.Kind), value)
 	}
 	sc := res.Scope
-	fmt.Fprintf(&b, "%d answers in records %d to %d", len(res.Answers), sc.From, sc.To)
+	fmt.Fprintf(&b, "%s in records %d to %d", count(uint64(len(res.Answers)), "answer"), sc.From, sc.To)
 	if sc.Exhaustive {
 		b.WriteString("; everything in them was looked at\n")
 	} else {

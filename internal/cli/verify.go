@@ -64,7 +64,9 @@ Where the log's keys, a witness or an account vouched for two histories, --equiv
 convicts them before anybody, without this run. To verify such a file says whom: 0 where somebody is convicted.
 
 With --host and no RUN, the log that this machine keeps of its runs is verified, and every run that was recorded here
-and is gone, cut short or replaced is named. Each is looked for in DIR, under whatever name, and else where it was recorded.` +
+and is gone, cut short or replaced is named. Each is looked for in DIR, under whatever name, and else where it was recorded.
+A run can't be taken out of that log: one that was deleted stays named, and the answer tampered, unless DIR has a backup of it
+or a mirror's copy. To be rid of what a run holds, erase it ("bodycam keys destroy RUN --all") and leave its folders ledger and payload.` +
 			exits("0  verified", "1  tampered", "2  usage, or there is nothing to verify", "3  the input could not be read",
 				"4  incomplete or unverifiable: nothing false was found, but records, keys or a root of trust are missing"),
 		Example: `  bodycam verify runs/20260101-120000-ab
@@ -378,7 +380,9 @@ func (v *verification) compareCopies(ids []age.Identity, unasked bool) {
 		c.Status, c.Why = worseStatus(c.Status, ledger.StatusUnverifiable), "none of the keys at hand reads what was sealed"
 	case err != nil:
 		c.Status, c.Why = worseStatus(c.Status, ledger.StatusIncomplete), err.Error()
-	case r.Info.Ended.IsZero() && c.Status == ledger.StatusTampered && !v.Closed:
+	case r.Cut() && !v.Closed && !r.HasCopies():
+		c.Status, c.Why = worseStatus(c.Status, ledger.StatusUnverifiable), store.EventsFile+" isn't there: the run was cut off or is kept in its ledger alone, which has the events"
+	case r.Cut() && c.Status == ledger.StatusTampered && !v.Closed:
 		c.Status, c.Why = ledger.StatusIncomplete, "the run was cut off or is still written: its copies may be ahead of its ledger"
 	}
 }

@@ -301,6 +301,10 @@ func (r *hostReport) text(s *streams) error {
 		}
 		fmt.Fprintf(&b, "  %-9s %s  %s\n            %s\n", run.State, bodycam.Printable(run.Run), bodycam.Printable(run.Dir), bodycam.Printable(run.Reason))
 	}
+	if counts[hostVanished] > 0 {
+		b.WriteString("\n  a run can't be taken out of this log. One that was deleted is found again in a backup or a mirror: verify --host DIR.\n" +
+			"  To be rid of what a run holds, and keep it intact: bodycam keys destroy RUN --all, and leave its folders ledger and payload\n")
+	}
 	_, err := s.out.Write([]byte(b.String()))
 	return err
 }
