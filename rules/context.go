@@ -91,7 +91,7 @@ func (p *Process) make() {
 	if p.made {
 		return
 	}
-	p.made = true
+	p.made, p.args = true, "" // p may be a copy of the process that it was
 	if len(p.Argv) > 1 {
 		p.args = joinArgs(p.Argv[1:])
 	}

@@ -276,6 +276,8 @@ var changes = []func(*bodycam.Event){
 	func(e *bodycam.Event) { e.Errno = 13 - e.Errno },
 	func(e *bodycam.Event) { e.Access ^= bodycam.Read },
 	func(e *bodycam.Event) { e.Access ^= bodycam.Write | bodycam.Dir },
+	func(e *bodycam.Event) { e.Access ^= bodycam.Trunc },
+	func(e *bodycam.Event) { e.Detail = "new" },
 	func(e *bodycam.Event) { e.Marks ^= bodycam.MarkAnonymous },
 	func(e *bodycam.Event) { e.Flags ^= 0o4001 },
 	func(e *bodycam.Event) { e.Window = 3 - e.Window%4 },
@@ -346,7 +348,7 @@ func randomEvents(r *rand.Rand, n int) []*bodycam.Event {
 		return pick("/root/.ssh/id_rsa", "/root/.aws/credentials", "/etc/shadow", "/etc/hosts", "/etc/passwd", "/usr/bin/git", "/usr/bin/new", "/usr/lib/python3/x.py", "/workspace/a.go", "/workspace/b.go", "/workspace/.git/hooks/pre-push",
 			"/workspace/.git/index", "/workspace/AGENTS.md", "/workspace/.github/workflows/ci.yml", "/workspace/.vscode/tasks.json", "/workspace/node_modules/p/index.js", "/workspace/secrets.enc", "/workspace/HOW_TO_DECRYPT.txt",
 			"/workspace/explained.txt", "/tmp/x", "/tmp/y/z", "/tmp/lib.so", "/dev/null", "/dev/sda", "/proc/7/environ", "/proc/self/maps", "/sys/kernel/tracing/on", "/tests/test.py", "/srv/app/settings.ini", "/srv/shared/x",
-			"/root/.bashrc", "/root/.codex/auth.json", "/var/log/x.log", "/root/explained", "pipe:[7]", "/memfd:x")
+			"/root/.bashrc", "/root/.codex/auth.json", "/var/log/x.log", "/root/.bash_history", "/workspace/.git/HEAD", "/root/explained", "pipe:[7]", "/memfd:x")
 	}
 	given := func(p string) string {
 		switch r.IntN(5) {
@@ -366,7 +368,7 @@ func randomEvents(r *rand.Rand, n int) []*bodycam.Event {
 	addrs := []string{"203.0.113.9:443", "10.0.0.1:53", "127.0.0.1:80", "169.254.169.254:80", "[2001:db8::1]:443", "10.0.0.2:40000", "[fe80::1%eth0]:53"}
 	errnos := []int32{0, 0, 0, 0, 0, 2, 13, 1, 11, 115}
 	windows := []bodycam.Window{bodycam.WindowAgent, bodycam.WindowAgent, bodycam.WindowAgent, bodycam.WindowPostAgent, bodycam.WindowVerify, bodycam.WindowNone}
-	details := []string{"", "", "POST /x", "AF_PACKET SOCK_RAW", "security.capability", "A", "fd 3"}
+	details := []string{"", "", "POST /x", "AF_PACKET SOCK_RAW", "security.capability", "A", "fd 3", "new", "new"}
 	inode := func(p string) uint64 { // some names are one file, some have none
 		return uint64(len(p)*7+int(p[len(p)-1])) % 23
 	}
@@ -391,7 +393,7 @@ func randomEvents(r *rand.Rand, n int) []*bodycam.Event {
 			e.Type = bodycam.TypeOpen
 		}
 		if r.IntN(2) == 0 {
-			e.Access = []bodycam.Access{bodycam.Read, bodycam.Write | bodycam.Create, bodycam.Write | bodycam.Trunc, bodycam.Read | bodycam.Dir}[r.IntN(4)]
+			e.Access = []bodycam.Access{bodycam.Read, bodycam.Write | bodycam.Create, bodycam.Write | bodycam.Trunc, bodycam.Read | bodycam.Dir, bodycam.Read | bodycam.Trunc, bodycam.Trunc}[r.IntN(6)]
 		}
 		if r.IntN(20) == 0 {
 			e.Marks = bodycam.Mark(1) << r.IntN(11)

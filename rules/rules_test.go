@@ -472,6 +472,18 @@ func TestScripts(t *testing.T) {
 	}
 }
 
+// A program that is started without arguments has none, whatever the process ran before.
+func TestArgumentsOfBefore(t *testing.T) {
+	tb := family()
+	exec := func(argv ...string) string {
+		tb.Fold(&bodycam.Event{Type: bodycam.TypeExec, Proc: id(12), Exe: "/usr/bin/bash", Argv: argv})
+		return tb.Process(id(12)).Cmdline()
+	}
+	if a, b := exec("bash", "-c", "x"), exec("bash"); a != "bash -c x" || b != "bash" {
+		t.Errorf("%q, then %q", a, b)
+	}
+}
+
 func TestLongArguments(t *testing.T) {
 	p := &Process{Name: "x", Argv: append([]string{"x", "first"}, slices.Repeat([]string{strings.Repeat("a", 1000)}, 2000)...)}
 	p.Argv = append(p.Argv, "last")
