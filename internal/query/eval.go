@@ -24,6 +24,7 @@ func (x *Expr) NeedsBody() bool {
 type node interface {
 	holds(*Doc) bool
 	operands(func(*operand)) // those that are paths
+	tests(func(*test))
 }
 
 type group struct {
@@ -46,10 +47,17 @@ func (g *group) operands(f func(*operand)) {
 	}
 }
 
+func (g *group) tests(f func(*test)) {
+	for _, n := range g.of {
+		n.tests(f)
+	}
+}
+
 type negation struct{ of node }
 
 func (n *negation) holds(d *Doc) bool         { return !n.of.holds(d) }
 func (n *negation) operands(f func(*operand)) { n.of.operands(f) }
+func (n *negation) tests(f func(*test))       { n.of.tests(f) }
 
 // operand is a literal or a path.
 type operand struct {
@@ -117,6 +125,8 @@ func (t *test) compare(a, b *value) bool {
 	}
 	return order >= 0
 }
+
+func (t *test) tests(f func(*test)) { f(t) }
 
 func (t *test) operands(f func(*operand)) {
 	if t.left.path != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding"
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -58,14 +59,19 @@ func addFields(v map[string]bool, prefix string, t reflect.Type) {
 		t = t.Elem()
 	}
 	name := strings.TrimSuffix(prefix, ".")
+	known := func(name string) {
+		if _, ok := v[name]; !ok {
+			v[name] = false
+		}
+	}
 	switch {
 	case t == reflect.TypeFor[json.RawMessage](), t.Kind() == reflect.Map, t.Kind() == reflect.Interface:
 		v[name] = true
 	case t.Kind() != reflect.Struct, t.Implements(jsonMarshaler), t.Implements(textMarshaler):
-		v[name] = v[name] // a scalar: nothing follows
+		known(name) // a scalar: nothing follows
 	default:
 		if name != "" {
-			v[name] = v[name]
+			known(name)
 		}
 		for i := range t.NumField() {
 			f := t.Field(i)
@@ -110,24 +116,12 @@ func (x *Expr) checkFields(ctx context.Context, lr *ledger.Reader) error {
 	if len(unknown) == 0 {
 		return nil
 	}
-	open := newOpener(lr)
-	for rec, err := range lr.Records(0) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		acc, err := open.each(rec, true, func(_ int, d *Doc) error {
-			unknown = slices.DeleteFunc(unknown, func(o *operand) bool { return has(d.Body, o.path) })
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if acc != opened || len(unknown) == 0 {
-			return nil
-		}
+	whole, err := everyDoc(ctx, lr, func(d *Doc) bool {
+		unknown = slices.DeleteFunc(unknown, func(o *operand) bool { return has(d.Body, o.path) })
+		return len(unknown) > 0
+	})
+	if err != nil || !whole || len(unknown) == 0 {
+		return err
 	}
 	o := unknown[0]
 	name := pathText(o.path)
@@ -161,16 +155,19 @@ func has(raw []byte, path []step) bool {
 // nearest is the name that was probably meant: one that ends with what was written, or the one with the fewest letters to
 // change. It is "" where none is near.
 func nearest(name string) string {
-	best, least := "", len(name)/2+1
-	names := make([]string, 0, len(vocabulary()))
-	for n := range vocabulary() {
-		names = append(names, n)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(vocabulary()))
 	for _, n := range names {
 		if strings.HasSuffix(n, "."+name) {
 			return n
 		}
+	}
+	return nearestOf(name, names)
+}
+
+// nearestOf is the first of the names with the fewest letters to change, "" where half of them would have to be.
+func nearestOf(name string, names []string) string {
+	best, least := "", len(name)/2+1
+	for _, n := range names {
 		if d := distance(name, n); d < least {
 			best, least = n, d
 		}
@@ -178,22 +175,24 @@ func nearest(name string) string {
 	return best
 }
 
-// distance is how many letters must be put in, left out or replaced to make b of a.
+// distance is how many letters must be put in, left out, replaced or swapped with the next to make b of a.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			cost := last[j]
 			if a[i] != b[j] {
 				cost++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

@@ -2,6 +2,7 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,9 +54,9 @@ type Result struct {
 }
 
 // Run evaluates an expression over a run's ledger. Where it names a field that nothing in the log has and nothing that
-// bodycam records can have, the error is a [*SyntaxError].
+// bodycam records can have, or compares one with what it can't be, the error is a [*SyntaxError].
 func Run(ctx context.Context, r *store.Run, lr *ledger.Reader, x *Expr, o Options) (*Result, error) {
-	if err := x.checkFields(ctx, lr); err != nil {
+	if err := cmp.Or(x.checkFields(ctx, lr), x.checkTypes(ctx, lr)); err != nil {
 		return nil, fmt.Errorf("looking through the ledger of %s: %w", r.Dir, err)
 	}
 	q := &runner{x: x, o: o, lr: lr, open: newOpener(lr), body: x.NeedsBody(), only: candidates{all: true}}
@@ -68,6 +69,9 @@ func Run(ctx context.Context, r *store.Run, lr *ledger.Reader, x *Expr, o Option
 	err := q.run(ctx)
 	if q.index != nil {
 		err = errors.Join(err, q.index.close())
+	}
+	if err == nil && len(q.res.Answers) == 0 {
+		err = x.checkKinds(ctx, lr)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking through the ledger of %s: %w", r.Dir, err)
@@ -208,7 +212,7 @@ func (q *runner) record(rec *ledger.ReadRecord, first uint64) (stop bool, err er
 	})
 	q.count(acc)
 	if stop {
-		q.res.Scope.Why = fmt.Sprintf("it ended after %d answers", q.o.Limit)
+		q.res.Scope.Why = fmt.Sprintf("it ended with answer %d, as was asked", q.o.Limit)
 	}
 	return stop, err
 }
@@ -222,7 +226,7 @@ func (q *runner) conclude() {
 	case !q.body:
 		s.Exhaustive = true // what records say themselves needs no key
 	case s.Closed > 0 || s.Erased > 0:
-		s.Why = fmt.Sprintf("%d payloads are closed to the keys at hand and %d were erased: what they held wasn't looked at", s.Closed, s.Erased)
+		s.Why = fmt.Sprintf("what payloads hold wasn't looked at: %d closed to the keys at hand, %d erased", s.Closed, s.Erased)
 	default:
 		s.Exhaustive = true
 	}
