@@ -157,7 +157,11 @@ func incomplete(sub *conduct.Subject) []string {
 	if sub.Info.Complete.Complete {
 		return nil
 	}
-	return []string{sub.Dir + ": the record is incomplete: " + strings.Join(sub.Info.Complete.Reasons, "; ")}
+	why := sub.Info.Complete.Reasons
+	if sub.Info.Ended.IsZero() {
+		why = append(slices.Clone(why), "the run was cut off, or is still being written")
+	}
+	return []string{sub.Dir + ": the record is incomplete: " + strings.Join(why, "; ")}
 }
 
 // one prints what concerns a single run.
