@@ -32,7 +32,6 @@ type Access struct {
 
 	deleted bool // Path ends as that of a file without a name; it may be its name
 	pipe    bool
-	mode    uint32
 	buf     [8192]byte
 }
 
