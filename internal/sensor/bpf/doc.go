@@ -68,7 +68,7 @@
 // read and written (also by sendfile, splice, copy_file_range, reflinks) and mappings are summed per task and file and reported as
 // close events: Count is how many closes it stands for, and a close through which nothing went is not reported.
 // What the cache holds is reported when an entry is needed for another file, when the task executes a program, when it becomes another
-// user or group or gets other capabilities, when it ends, when a repeat comes
+// user or group or gets other capabilities, when it ends, before a repeat that comes
 // more than a second after the first, and when the sensor stops. So it may be late, and Boot and LastBoot tell when it was; threads that share
 // a descriptor each report their share. A program that begins, and a user that a task becomes, find the cache empty: what was gathered is
 // reported before, of the program and the user that did it; the next open and the next mapping are events of their own, and

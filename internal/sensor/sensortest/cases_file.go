@@ -1,10 +1,12 @@
 package sensortest
 
 import (
+	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"golang.org/x/sys/unix"
@@ -192,6 +194,16 @@ func openKinCases() []Case {
 				t.Errorf("O_TMPFILE: path %q, inode %d", e.Path, e.Ino)
 			}
 			o.text(t, typ(bodycam.TypeLink), path2(o.in("named")), o.outcome(t, "link"))
+		}},
+		{Name: "20-kin/again-later", Argv: []string{"files", "later"}, Check: func(t *testing.T, o *Outcome) {
+			o.count(t, 4, open, path(o.in("f")), read)
+			o.count(t, 0, path(o.in("f")), cond{"spans more than a second", func(e *bodycam.Event) bool { return e.Count > 1 && e.LastBoot-e.Boot > uint64(time.Second) }})
+			if !o.suite.traits.Bytes {
+				return
+			}
+			for _, n := range []uint64{3, 7} {
+				o.some(t, typ(bodycam.TypeClose), path(o.in("f")), cond{fmt.Sprintf("%d bytes read", n), func(e *bodycam.Event) bool { return e.BytesRead == n }})
+			}
 		}},
 		{Name: "20-kin/opath", Argv: []string{"files", "opath"}, Check: func(t *testing.T, o *Outcome) {
 			o.one(t, open, path(o.in("f")), access(bodycam.PathRef), errno(0))

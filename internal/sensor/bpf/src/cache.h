@@ -11,7 +11,7 @@
 
 #define ENTRIES 16
 #define FDS 32
-#define FLUSH_AFTER 1000000000ULL /* a repeat later than this sends what was gathered */
+#define FLUSH_AFTER 1000000000ULL /* a repeat that comes later than this after the first is told apart */
 
 #define S_IFMT 0170000
 #define S_IFBLK 0060000
@@ -262,6 +262,12 @@ noinline_fn int turn_over(struct cache *c)
 	empty(c);
 	belongs(c, current());
 	return 0;
+}
+
+/* stale tells whether a repeat at this time is too late to be folded into what an entry gathered. */
+static inline_always bool stale(struct entry *e, __u64 now)
+{
+	return (e->opens && now - e->first_open > FLUSH_AFTER) || (e->closes && now - e->first_close > FLUSH_AFTER);
 }
 
 /* entry_find returns the slot of the entry for an open file, or -1; given 0 takes it however it was opened. */

@@ -321,14 +321,14 @@ noinline_fn int open_file(struct cache *cache)
 			if (replaced(t, fd, f))
 				return 1;
 			__u64 now = bpf_ktime_get_boot_ns();
+			if (stale(e, now))
+				flush_slot(cache, slot);
 			seen(SRC_OPEN, 1);
 			if (!e->opens++)
 				e->first_open = now;
 			e->last_open = now;
 			touch_entry(cache, slot);
 			bind_fd(cache, fd, f, slot);
-			if (now - e->first_open > FLUSH_AFTER)
-				flush_slot(cache, slot);
 			return 0;
 		}
 		if (slot < 0)

@@ -283,7 +283,18 @@ static void interrupted(int c, char **v) { // a call that a signal breaks into: 
 	touch("after");
 }
 
-static const struct act acts[] = {{"dirfd", dirfd_}, {"dirfd-up", dirfd_up}, {"dirfd-moved", dirfd_moved}, {"chdir", chdir_},
+static void later(int c, char **v) { // the same again after more than a second
+	char b[4];
+	fill("f", "0123456789");
+	for (int i = 0; i < 4; i++) {
+		int fd = must("open", open("f", O_RDONLY));
+		must("read", read(fd, b, i + 1));
+		close(fd);
+		if (i % 2) usleep(1200000);
+	}
+}
+
+static const struct act acts[] = {{"later", later}, {"dirfd", dirfd_}, {"dirfd-up", dirfd_up}, {"dirfd-moved", dirfd_moved}, {"chdir", chdir_},
 	{"selfroot", selfroot}, {"selfcwd", selfcwd}, {"dotdot", dotdot}, {"symlinks", symlinks}, {"reopen", reopen}, {"viafd", viafd},
 	{"deleted", deleted}, {"openat2", openat2_}, {"tmpfile", tmpfile_}, {"opath", opath}, {"handle", handle}, {"memfd", memfd}, {"inode-flags", inode_flags},
 	{"names", names}, {"deep", deep}, {"int80", int80}, {"x32", x32}, {"uring", uring}, {"uring-connect", uring_connect},
