@@ -40,7 +40,8 @@
 //	                       who made a socket; bytes of UDP and raw sockets; DNS questions and answers over port 53 (over TCP
 //	                       only where a message fits one segment), of whoever made the socket.
 //
-// The owner of an accepted socket's flow is who made the listening one. Names by other ways (DNS over HTTPS, SNI) are for other sensors.
+// The owner of an accepted socket's flow is who made the listening one. A flow is reported at its socket's end: where that stayed open through
+// an exec, it is told of the program that then ran, with the bytes of both. Names by other ways (DNS over HTTPS, SNI) are for other sensors.
 //
 // # Names
 //
@@ -72,7 +73,8 @@
 // more than a second after the first, and when the sensor stops. So it may be late, and Boot and LastBoot tell when it was; threads that share
 // a descriptor each report their share. A program that begins, and a user that a task becomes, find the cache empty: what was gathered is
 // reported before, of the program and the user that did it; the next open and the next mapping are events of their own, and
-// what goes through descriptors that stayed open is told of who uses them.
+// what goes through descriptors that stayed open is told of who uses them. Bytes are not dated: those through a descriptor that stays open
+// are reported with the last close of the file by the same task, flags and user, where there was one, and so under its time.
 //
 // # Counters
 //
