@@ -165,6 +165,7 @@ func (g *Guard) reply(fd int32, allow bool) {
 
 // hurry looks whether a decision takes too long. Then it is a no, and so is every one after it.
 func (g *Guard) hurry() {
+	err := fmt.Errorf("a decision took longer than %s", g.o.Patience)
 	tick := time.NewTicker(g.o.Patience / 4)
 	defer tick.Stop()
 	for {
@@ -174,8 +175,9 @@ func (g *Guard) hurry() {
 		case <-tick.C:
 		}
 		g.mu.Lock()
-		late := !g.since.IsZero() && time.Since(g.since) > g.o.Patience
+		late, first := !g.since.IsZero() && time.Since(g.since) > g.o.Patience, false
 		if late {
+			first = g.breaks(err) // before the answer: what follows it is refused
 			g.since = time.Time{}
 			g.reply(g.at, false)
 			g.refused.Add(1)
@@ -183,8 +185,10 @@ func (g *Guard) hurry() {
 			go g.serve(g.loop)
 		}
 		g.mu.Unlock()
+		if first && g.o.Failed != nil {
+			g.o.Failed(err)
+		}
 		if late {
-			g.fail(fmt.Errorf("a decision took longer than %s", g.o.Patience))
 			return
 		}
 	}
@@ -193,14 +197,20 @@ func (g *Guard) hurry() {
 // fail has everything refused from now on.
 func (g *Guard) fail(err error) {
 	g.mu.Lock()
-	first := g.broken == nil
-	if first {
-		g.broken = err
-	}
+	first := g.breaks(err)
 	g.mu.Unlock()
 	if first && g.o.Failed != nil {
 		g.o.Failed(err)
 	}
+}
+
+// breaks notes why, and tells whether it is the first reason. The caller holds mu.
+func (g *Guard) breaks(err error) (first bool) {
+	if g.broken != nil {
+		return false
+	}
+	g.broken = err
+	return true
 }
 
 // recorders tells whether a thread is this process's own.
