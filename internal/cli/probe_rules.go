@@ -95,7 +95,7 @@ func (b *byWindow) put(window string, f *bodycam.Finding, seq, n uint64) {
 
 // serviceEffects is what a service did in each window, with what the security rules say of it.
 func (p *probing) serviceEffects(ctx context.Context, r *store.Run, windows []bodycam.WindowSpan) ([]trust.Effects, error) {
-	list, err := effectsIn(r, windows)
+	list, err := effectsIn(r, windows, effectOf)
 	if err != nil {
 		return nil, err
 	}

@@ -181,12 +181,9 @@ func (f *serviceFlags) start(ctx context.Context, s *streams, command []string, 
 	return r, environment(err)
 }
 
-// effectsOf reads from a service's record what it used in each probe's window. What it did between two probes belongs to
-// the earlier; start and idle are the window "".
-func effectsOf(r *store.Run) ([]trust.Effects, error) { return effectsIn(r, r.Info.Windows) }
-
-// effectsIn is effectsOf with other windows than the record's own. Of a torn record what there is counts.
-func effectsIn(r *store.Run, windows []bodycam.WindowSpan) ([]trust.Effects, error) {
+// effectsIn reads from a service's record what it used in each probe's window, by what of says of an event. What it did
+// between two probes belongs to the earlier; start and idle are the window "". Of a torn record what there is counts.
+func effectsIn(r *store.Run, windows []bodycam.WindowSpan, of func(*bodycam.Event) (kind, name string)) ([]trust.Effects, error) {
 	out := map[string]*trust.Effects{}
 	order := []string{}
 	get := func(name string) *trust.Effects {
@@ -205,7 +202,7 @@ func effectsIn(r *store.Run, windows []bodycam.WindowSpan) ([]trust.Effects, err
 	index := map[string]map[string]int{}
 	err := r.Events(func(e *bodycam.Event) error {
 		name, ok := windowOf(windows, e.Boot)
-		kind, what := effectOf(e)
+		kind, what := of(e)
 		if !ok || what == "" {
 			return nil
 		}
@@ -301,15 +298,20 @@ func hostOf(e *bodycam.Event) string {
 
 // fileOf is a file's name as it compares between runs; "" for what every program makes for itself.
 func fileOf(path string) string {
-	for _, p := range []string{"/dev/", "/proc/", "/sys/", "/tmp/", "/var/tmp/", "/run/"} {
+	for _, p := range []string{"/dev/", "/proc/", "/sys/", "/run/"} {
 		if strings.HasPrefix(path, p) {
 			return ""
 		}
 	}
-	if path == "" || path[0] != '/' || strings.Contains(path, "/__pycache__") || strings.Contains(path, "/.cache/") || strings.Contains(path, "/.npm/") {
+	if scratch(path) || path == "" || path[0] != '/' || strings.Contains(path, "/__pycache__") || strings.Contains(path, "/.cache/") || strings.Contains(path, "/.npm/") {
 		return ""
 	}
 	return bodycam.Escape(unnumbered(features.CommonName(path, false)))
+}
+
+// scratch tells whether a file is a temporary one, by where it lies.
+func scratch(path string) bool {
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/")
 }
 
 // serials are the parts of names that differ each time: numbers, hexadecimal digits, and what CommonName has put there.

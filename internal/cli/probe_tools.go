@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/internal/features"
 	"github.com/bodycam-dev/bodycam/internal/mcp"
 	"github.com/bodycam-dev/bodycam/internal/session"
 	"github.com/bodycam-dev/bodycam/internal/store"
@@ -61,12 +62,30 @@ func (f *probeFlags) tools(ctx context.Context, s *streams, target string, comma
 	if rep == nil {
 		return environment(fmt.Errorf("the tool server ended before it could be used; what it printed is in %s", filepath.Join(dir, "agent")))
 	}
-	effects, err := effectsOf(r)
+	effects, err := effectsIn(r, r.Info.Windows, toolEffect)
 	if err != nil {
 		return environment(err)
 	}
 	rep.Judge(effects)
 	return f.showTools(s, rep, dir)
+}
+
+// toolEffect is effectOf with temporary files: they are shown, as those of the kind scratch, and convict nobody. The file
+// that a tool is told of is none.
+func toolEffect(e *bodycam.Event) (kind, name string) {
+	path := e.Path
+	switch e.Type {
+	case bodycam.TypeRename, bodycam.TypeLink, bodycam.TypeSymlink:
+		path = e.Path2
+	}
+	kind, name = effectOf(e)
+	switch {
+	case name != "" || kind != "file" && kind != "delete" || !scratch(path):
+		return kind, name
+	case path == toolcheck.ExampleFile:
+		return kind, path
+	}
+	return toolcheck.Scratch, bodycam.Escape(unnumbered(features.CommonName(path, false)))
 }
 
 // toolServer is how a server in the sandbox is spoken to: on its standard streams, or with --port over streamable HTTP.

@@ -190,6 +190,7 @@ func (r *Report) Judge(effects []trust.Effects) {
 func (t *Tool) judge(x *trust.Effects) {
 	is := func(p *bool, v bool) bool { return p != nil && *p == v }
 	var changed, deleted, hosts []string
+	scratch := false
 	for _, f := range t.Effects {
 		switch f.Kind {
 		case "file":
@@ -198,6 +199,8 @@ func (t *Tool) judge(x *trust.Effects) {
 			deleted = append(deleted, f.Name)
 		case "host":
 			hosts = append(hosts, f.Name)
+		case Scratch:
+			scratch = true
 		}
 	}
 	switch {
@@ -215,8 +218,18 @@ func (t *Tool) judge(x *trust.Effects) {
 		t.Verdict, t.Reason = score.Unsettled, "the call failed: "+t.Answer
 	default:
 		t.Verdict, t.Reason = score.Fine, "nothing that contradicts its annotations"
+		if scratch {
+			t.Reason += "; files in /tmp and /var/tmp are taken for scratch"
+		}
 	}
 }
+
+// Scratch is the kind of the effect that convicts nobody: a temporary file was changed or removed. Runtimes make such
+// files by themselves, and nobody means them by "read-only".
+const Scratch = "scratch"
+
+// ExampleFile is the path that tools are given for a file.
+const ExampleFile = "/tmp/example.txt"
 
 // maxDepth bounds how deep arguments are made.
 const maxDepth = 8
@@ -372,7 +385,7 @@ func text(name string, s map[string]any) string {
 	case f == "email" || strings.Contains(low, "email"):
 		v = "someone@example.com"
 	case strings.Contains(low, "path") || strings.Contains(low, "file"):
-		v = "/tmp/example.txt"
+		v = ExampleFile
 	case strings.Contains(low, "dir"):
 		v = "/tmp"
 	case strings.Contains(low, "city") || strings.Contains(low, "location"):

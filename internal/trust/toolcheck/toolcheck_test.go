@@ -44,6 +44,7 @@ func TestJudge(t *testing.T) {
 	}{
 		{"read-only writes", Tool{ReadOnly: &yes}, effects("file", "/data"), score.Fail},
 		{"read-only runs a program", Tool{ReadOnly: &yes}, effects("command", "/bin/ls"), score.Pass},
+		{"read-only makes a temporary file", Tool{ReadOnly: &yes}, effects(Scratch, "/tmp/x"), score.Pass},
 		{"closed world contacts", Tool{OpenWorld: &no}, effects("host", "evil"), score.Fail},
 		{"not destructive removes", Tool{Destructive: &no}, effects("delete", "/data"), score.Fail},
 		{"says nothing, does anything", Tool{}, effects("delete", "/data"), score.Pass},
