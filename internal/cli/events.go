@@ -28,7 +28,7 @@ and repeats and closes are told late. To sort by when things happened, sort by b
 
 With --json each line is one JSON object; docs/EVENTS.md describes its members. Paths, arguments and names are bytes:
 a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before xHH as \x5c, so nothing is lost.` +
-			exits("0  all events were printed", "2  RUN is no run directory", "3  RUN may not be read", "4  what there is was printed, and isn't all: the events file is torn, isn't what was sealed, can't be held against the ledger for want of a key, or events were erased"),
+			exits("0  all events were printed", "2  RUN is no run directory", "3  RUN may not be read", "4  what there is was printed, and isn't all: the events file is torn, isn't what was sealed or can't be held against the ledger for want of a key, events were erased, or with --follow the recorder was killed"),
 		Example: `  bodycam events runs/20260101-120000-ab --json | jq 'select(.type=="connect")'
   bodycam events RUN --type exec,open
   bodycam events RUN --json --follow      while it runs`,
@@ -77,6 +77,9 @@ a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before
 			}
 			if errors.Is(err, store.ErrTorn) {
 				return &statusError{status: ExitInconclusive, err: fmt.Errorf("%s: %w: its writer was cut off", args[0], err)}
+			}
+			if errors.Is(err, store.ErrCut) {
+				return &statusError{status: ExitInconclusive, err: fmt.Errorf("%s: %w", args[0], err)}
 			}
 			if errors.Is(err, cmd.Context().Err()) && follow {
 				return nil

@@ -20,6 +20,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
+	"github.com/bodycam-dev/bodycam/ledger/posixstore"
 	"github.com/bodycam-dev/bodycam/ledger/regular"
 )
 
@@ -119,8 +120,11 @@ func (r *Run) Raw(f func(*bodycam.Event) error) error {
 	}
 }
 
+// ErrCut tells that whoever wrote a run is gone, and noted no end of it.
+var ErrCut = errors.New("the run was cut off: its recorder is gone, and noted no end")
+
 // Follow is Events for a run that is still being written: it waits for more, and returns when the run has ended
-// and all was given, or when the context ends.
+// and all was given, or when the context ends. Of a run whose writer is gone all is given, and then ErrCut is returned.
 func (r *Run) Follow(ctx context.Context, f func(*bodycam.Event) error) error {
 	const pause = 100 * time.Millisecond
 	s, err := openSegment(filepath.Join(r.Dir, EventsFile))
@@ -129,12 +133,13 @@ func (r *Run) Follow(ctx context.Context, f func(*bodycam.Event) error) error {
 	}
 	defer s.close()
 	var procs bodycam.Processes
-	ended := false
+	ended, alone := false, 0
 	for {
 		var e bodycam.Event
 		err := s.next(&e)
 		switch {
 		case err == nil:
+			alone = 0
 			procs.Observe(&e)
 			if err := f(&e); err != nil {
 				return err
@@ -147,9 +152,18 @@ func (r *Run) Follow(ctx context.Context, f func(*bodycam.Event) error) error {
 		default:
 			return err
 		}
+		// The lock is given back a moment before, or after, the end is noted: once without it proves nothing.
+		if held, lerr := posixstore.New(r.Dir).Locked(); r.HasLedger() && lerr == nil && !held {
+			alone++
+		} else {
+			alone = 0
+		}
 		if now, err := Open(r.Dir); err == nil && !now.Info.Ended.IsZero() {
 			ended = true // one more pass: what was written before the end
 			continue
+		}
+		if alone > 20 {
+			return ErrCut
 		}
 		select {
 		case <-ctx.Done():

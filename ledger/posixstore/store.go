@@ -73,6 +73,30 @@ func (s *Store) Lock() (io.Closer, error) {
 	return f, nil
 }
 
+// Locked tells whether some process has the log open for writing. It doesn't keep one out.
+func (s *Store) Locked() (bool, error) {
+	path, err := s.path(lockName)
+	if err != nil {
+		return false, err
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for the log's writer: %w", err)
+	}
+	defer f.Close() // which gives the lock back
+	switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return true, nil
+	default:
+		return false, fmt.Errorf("looking for the writer of %s: %w", path, err)
+	}
+}
+
 func holder(f *os.File) string {
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, 32))
 	pid := strings.TrimSpace(string(b))
