@@ -68,6 +68,25 @@ func Run(ctx context.Context, a Agent, probes []trust.Probe, o Options, done fun
 	}
 	work := make(chan *trust.Probe)
 	var mu sync.Mutex
+	var refused []*trust.Exchange // as long as nobody has answered
+	answered := false
+	hand := func(x *trust.Exchange) error {
+		if !answered && x.ErrorIs == isRefused {
+			if refused = append(refused, x); len(refused) >= nobodyAfter {
+				return fmt.Errorf("%w: %s", ErrNobody, x.Error)
+			}
+			return nil
+		}
+		answered = true
+		late := append(refused, x)
+		refused = nil
+		for _, x := range late {
+			if err := done(x); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	var wg sync.WaitGroup
 	for range min(o.Concurrency, max(1, len(probes))) {
 		wg.Go(func() {
@@ -78,7 +97,7 @@ func Run(ctx context.Context, a Agent, probes []trust.Probe, o Options, done fun
 				}
 				mu.Lock()
 				if err == nil {
-					err = done(x)
+					err = hand(x)
 				}
 				mu.Unlock()
 				if err == nil && x.ErrorIs == isAuth {
@@ -100,8 +119,17 @@ feed:
 	}
 	close(work)
 	wg.Wait()
-	return context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil || len(refused) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrNobody, refused[0].Error)
 }
+
+// ErrNobody tells that nobody listens where the agent should be: the first connections were refused. No exchange of them is handed over.
+var ErrNobody = errors.New("nobody answers where the agent should be")
+
+// nobodyAfter is how many probes are refused before it is said that nobody is there.
+const nobodyAfter = 3
 
 func (o Options) defaults() Options {
 	if o.Concurrency <= 0 {
