@@ -18,7 +18,7 @@ import (
 
 // Version is the version of the features' form and of the rules that make them. Features of another version are
 // extracted again.
-const Version = 11
+const Version = 12
 
 // Action is what was done with a resource.
 type Action string

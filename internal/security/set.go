@@ -13,7 +13,7 @@ import (
 )
 
 // Version is that of the built-in rule set. It grows with every change of what the rules find.
-const Version = "1.5.0"
+const Version = "1.6.0"
 
 //go:embed rules/*.yaml
 var ruleFiles embed.FS
