@@ -24,6 +24,8 @@ type Trust struct {
 	LogID *Hash
 	// Keys are signing keys that are known to be the recorder's. Their names don't matter.
 	Keys []PublicKey
+	// KeysFrom says for people where Keys are from. "": "given by the verifier".
+	KeysFrom string
 	// Pinned are heads of the log that the verifier knows from elsewhere: anchored, mirrored, written down.
 	Pinned []Pinned
 	// Witnesses are cosigners that the verifier relies on; Quorum of them must have cosigned the log's checkpoint.

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -118,10 +119,10 @@ func (v *verification) judgeIdentity(inForce []PublicKey) {
 		rooted = true
 	}
 	if known := v.trustedKey(inForce); known != nil {
-		id.restsOn("the %s key %x…, given by the verifier", known.Alg, known.Public[:8])
+		id.restsOn("the %s key %x…, %s", known.Alg, known.Public[:8], cmp.Or(v.opts.KeysFrom, "given by the verifier"))
 		rooted = true
 	} else if len(v.opts.Keys) > 0 {
-		id.worse(StatusUnverifiable, "none of the keys given by the verifier is one of the log's")
+		id.worse(StatusUnverifiable, "none of the keys %s is one of the log's", cmp.Or(v.opts.KeysFrom, "given by the verifier"))
 	}
 	for _, p := range v.opts.Pinned {
 		if p.Origin == v.gen.Origin() {

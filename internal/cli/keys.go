@@ -98,6 +98,9 @@ type keyFile struct {
 	Current   bool      `json:"current"`
 	Made      time.Time `json:"made"`
 	Keys      []string  `json:"keys,omitempty"` // of public files
+	// What verify and the file of `keys export` call each of them.
+	Verify   []string `json:"keys_in_verify,omitempty"`
+	Exported []string `json:"keys_exported,omitempty"`
 }
 
 func keysList(s *streams) *cobra.Command {
@@ -133,7 +136,10 @@ func keysList(s *streams) *cobra.Command {
 				if !k.Current {
 					what += ", former"
 				}
-				fmt.Fprintf(s.out, "  %-36s %-34s %s\n", k.File, what, strings.Join(k.Keys, " "))
+				fmt.Fprintln(s.out, strings.TrimRight(fmt.Sprintf("  %-36s %-34s %s", k.File, what, strings.Join(k.Keys, " ")), " "))
+				for i, name := range k.Keys {
+					fmt.Fprintf(s.out, "    %s is the %s of bodycam verify, and %s where it is exported\n", name, k.Verify[i], k.Exported[i])
+				}
 			}
 			return nil
 		},
@@ -178,7 +184,10 @@ func listKeys(dir string) ([]keyFile, error) {
 					return nil, environment(err)
 				}
 				for _, p := range keys {
+					named := checkpoint.Key{Name: keyring.KeyName, Alg: p.Alg, Public: p.Public}
 					k.Keys = append(k.Keys, fingerprint(p))
+					k.Verify = append(k.Verify, fmt.Sprintf("%s key %x…", p.Alg, p.Public[:8]))
+					k.Exported = append(k.Exported, fmt.Sprintf("%s+%x", named.Name, named.ID()))
 				}
 			}
 			out = append(out, k)

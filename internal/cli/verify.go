@@ -204,6 +204,7 @@ func (f *verifyFlags) trust() (t ledger.Trust, notes []string, err error) {
 	if err != nil {
 		return t, nil, err
 	}
+	t.KeysFrom = "among this machine's own (bodycam keys list); none was given"
 	t.Keys, err = keyring.Trusted(dir)
 	if errors.Is(err, keyring.ErrNone) {
 		return t, []string{"none: there are no keys on this machine and none was given"}, nil

@@ -153,7 +153,7 @@ func newSigning(dir, passphrase string) error {
 		}
 		fmt.Fprintf(&text, "%d %s\n", alg, base64.StdEncoding.EncodeToString(seed))
 		_, key := s.Public()
-		fmt.Fprintf(&pub, "%s\n", checkpoint.Key{Name: "bodycam", Alg: alg, Public: key})
+		fmt.Fprintf(&pub, "%s\n", checkpoint.Key{Name: KeyName, Alg: alg, Public: key})
 	}
 	if err := writeSecret(filepath.Join(dir, SigningFile), passphrase, text.Bytes()); err != nil {
 		return err
@@ -291,3 +291,6 @@ func writeNew(path string, b []byte, mode fs.FileMode) error {
 	}
 	return nil
 }
+
+// KeyName is the name of this machine's keys in files of public keys. Nothing rests on it.
+const KeyName = "bodycam"
