@@ -80,6 +80,9 @@ func (f *compareFlags) check() error {
 			return usage("--fail-on %s: want leaks, unexplained, unused, outliers or obligations", k)
 		}
 	}
+	if !(f.least >= 0 && f.least <= 1) {
+		return usage("--min-similarity %v: want 0 to 1", f.least)
+	}
 	if f.metric != "bodycam" && f.metric != "agentspy" {
 		return usage("--metric %s: want bodycam or agentspy", f.metric)
 	}

@@ -148,6 +148,9 @@ func (f *queryFlags) find(cmd *cobra.Command, s *streams, r *store.Run, lr *ledg
 	if err != nil {
 		return queryError(err)
 	}
+	if f.limit < 0 {
+		return usage("--limit %d: want 0 (no limit) or more", f.limit)
+	}
 	o := query.Options{Index: !f.noIndex, Limit: f.limit}
 	if f.rng != "" {
 		ns, err := numbers("--range", []string{f.rng})
@@ -175,6 +178,11 @@ func (f *queryFlags) find(cmd *cobra.Command, s *streams, r *store.Run, lr *ledg
 		}
 	}
 	switch {
+	case f.json && f.count:
+		err = printJSON(s, struct {
+			Count int         `json:"count"`
+			Scope query.Scope `json:"scope"`
+		}{len(res.Answers), res.Scope})
 	case f.json:
 		err = printJSON(s, struct {
 			*query.Result

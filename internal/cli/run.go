@@ -66,7 +66,7 @@ plays a scripted model instead (see "bodycam model --help").
 A reader of the output that goes away (run --follow … | head) doesn't end the recording, nor change the exit status.` +
 			exits("0  the run was carried out, the record is complete, no finding reaches --fail-on",
 				"1  a finding reaches --fail-on, or --require-pass and the tests did not pass",
-				"2  usage, task or kind is wrong", "3  the environment failed", "4  nothing found, but the record is incomplete"),
+				"2  usage, task or kind is wrong", "3  the environment failed, or the run was interrupted (what was recorded is kept)", "4  nothing found, but the record is incomplete"),
 		Example: `  bodycam run ./task --agent codex --model gpt-5 --model-url https://api.openai.com/v1 --model-key-env OPENAI_API_KEY
   bodycam run ./task --repeat 3 --json
   bodycam run ./task --agent builtin --model-script turns.yaml
@@ -283,7 +283,19 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 			fmt.Fprintf(s.err, "  hint: %s\n", h)
 		}
 	}
+	if status == ExitGate {
+		f.sayWhy(s, r, gate)
+	}
 	return status, nil
+}
+
+// sayWhy says which gate a run failed at.
+func (f *runFlags) sayWhy(s *streams, r *store.Run, g gate) {
+	if findings, err := r.Findings(); err == nil && g.fails(findings) {
+		fmt.Fprintf(s.err, "bodycam: status %d: there are findings of severity %s or above (--fail-on %s)\n", ExitGate, g.min, g.min)
+		return
+	}
+	fmt.Fprintf(s.err, "bodycam: status %d: the tests did not pass (--require-pass)\n", ExitGate)
 }
 
 // output is where a command's standard output is kept, "" where it wrote none, or only the ledger has it.
