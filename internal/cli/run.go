@@ -125,9 +125,20 @@ A reader of the output that goes away (run --follow … | head) doesn't end the 
 	fl.BoolVar(&f.sealed, "sealed", false, "keep events, transcript and files in the encrypted ledger alone; run.json (plan, instruction, times, counts) stays in the clear")
 	fl.StringArrayVar(&f.taskEnv, "task-env", nil, "variable of this environment that the task's own ${VAR} may use (repeatable)")
 	fl.BoolVar(&f.requirePass, "require-pass", false, "exit with 1 unless the tests pass")
+	complete(cmd, "network", "none", "record", "allow", "sink")
+	complete(cmd, "agent", append(harness.Names(), oracle)...)
+	complete(cmd, "seccomp", "strict", "observe")
 	f.work.add(fl)
 	fl.StringVar(&f.failOn, "fail-on", "high", "severity of findings from which the exit status is 1: info, low, medium, high, critical, never")
+	complete(cmd, "fail-on", "info", "low", "medium", "high", "critical", "never")
 	return cmd
+}
+
+// complete has a shell offer the values of a flag.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the command has no such flag, or it was completed already
+	}
 }
 
 func (f *runFlags) run(ctx context.Context, s *streams, taskArg string, command []string) error {

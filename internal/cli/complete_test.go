@@ -1,0 +1,17 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// A shell is offered the values of flags that have few.
+func TestCompletion(t *testing.T) {
+	for flag, want := range map[string]string{"--network": "sink", "--fail-on": "never", "--agent": "oracle", "--seccomp": "observe"} {
+		var out, errs bytes.Buffer
+		if status := Main([]string{"bodycam", "__complete", "run", flag, ""}, strings.NewReader(""), &out, &errs); status != ExitOK || !strings.Contains(out.String(), want+"\n") {
+			t.Errorf("%s: status %d, %q %s", flag, status, &out, &errs)
+		}
+	}
+}
