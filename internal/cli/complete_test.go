@@ -15,3 +15,15 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+func TestRulesListEndsLines(t *testing.T) {
+	var out, errs bytes.Buffer
+	if status := Main([]string{"bodycam", "rules", "list"}, strings.NewReader(""), &out, &errs); status != ExitOK || out.Len() == 0 {
+		t.Fatalf("status %d: %s", status, &errs)
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.HasSuffix(line, " \n") {
+			t.Fatalf("%q ends in a blank", line)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/bodycam-dev/bodycam"
@@ -86,7 +87,8 @@ type ruleLine struct {
 }
 
 func listRules(w io.Writer, set *rules.Set, asJSON bool) error {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	enc := json.NewEncoder(w)
 	for _, r := range set.List() {
 		l := ruleLine{r.Name, r.Class, r.Priority.Severity(), r.Priority.String(), r.Mode.String(), r.Enabled, r.Desc, r.Example, r.Tags, r.Pos.String(), r.Sequence, nil}
@@ -108,7 +110,15 @@ func listRules(w io.Writer, set *rules.Set, asJSON bool) error {
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", l.Severity, l.Class, l.Mode, bodycam.Printable(l.Name), bodycam.Printable(note))
 	}
-	return environment(tw.Flush())
+	if err := tw.Flush(); err != nil {
+		return environment(err)
+	}
+	for line := range strings.Lines(table.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil { // a rule without a note
+			return environment(err)
+		}
+	}
+	return nil
 }
 
 func rulesCheckCommand(s *streams) *cobra.Command {
