@@ -224,7 +224,7 @@ func phase(t *text, p bodycam.Phase) string {
 	case p.Error != "":
 		s = t.paint("31", bodycam.Printable(p.Error))
 	case p.Signal != "":
-		s = t.paint("31", "ended by "+p.Signal)
+		s = t.paint("31", "ended by a signal: "+p.Signal)
 	case p.Exit != nil:
 		s = fmt.Sprintf("exit %d", *p.Exit)
 		if *p.Exit != 0 {
@@ -357,7 +357,7 @@ func (s *Summary) account(t *text) {
 		return
 	}
 	t.f("  the transcript tells of %s; the record has %s started by them or beside them\n", plural(a.ToolCalls, "tool call"), plural(int(a.Commands), "program"))
-	t.f("  %d of %d tool calls borne out by the kernel", a.Linked, a.ToolCalls)
+	t.f("  %d of %s borne out by the kernel", a.Linked, toolCalls(a.ToolCalls))
 	if a.Unborne > 0 {
 		t.f("; %s", t.paint("31", fmt.Sprintf("%d claimed and not borne out", a.Unborne)))
 	}
@@ -387,4 +387,11 @@ func thousands(n uint64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+func toolCalls[N ~int | ~uint64](n N) string {
+	if n == 1 {
+		return "1 tool call"
+	}
+	return fmt.Sprintf("%d tool calls", n)
 }
