@@ -27,6 +27,8 @@ type Target struct {
 	HTTP    *http.Client // with credentials, where the server wants them
 	// Pipe are the standard streams of a server that runs elsewhere, in a sandbox for example.
 	Pipe io.ReadWriteCloser
+	// Patience is how long the server may take to answer that it is there; 0: Patience.
+	Patience time.Duration
 }
 
 // Server is what a server declares.
@@ -55,13 +57,17 @@ type Deviation struct {
 
 // Session is a conversation with a server.
 type Session struct {
-	s *sdk.ClientSession
+	s   *sdk.ClientSession
+	end context.CancelCauseFunc
 }
 
 // MaxTools bounds the tools that are read of a server.
 const MaxTools = 5000
 
-// Connect begins a session. Close must be called.
+// Patience is how long a server may take to answer that it is there: as long as the protocol's other clients wait.
+const Patience = time.Minute
+
+// Connect begins a session. Close must be called. A server that doesn't answer within Patience is an error.
 func Connect(ctx context.Context, t Target) (*Session, error) {
 	var tr sdk.Transport
 	switch {
@@ -82,15 +88,36 @@ func Connect(ctx context.Context, t Target) (*Session, error) {
 		return nil, errors.New("a tool server needs a command or a URL")
 	}
 	c := sdk.NewClient(&sdk.Implementation{Name: "bodycam", Version: "1"}, nil)
+	ctx, end := context.WithCancelCause(ctx) // the connection lives as long as it does, so it has no deadline
+	late := time.AfterFunc(t.patience(), func() {
+		end(fmt.Errorf("it didn't answer within %s", t.patience()))
+	})
 	s, err := c.Connect(ctx, tr, nil)
-	if err != nil {
+	if !late.Stop() || err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		end(nil)
+		if s != nil {
+			_ = s.Close()
+		}
 		return nil, fmt.Errorf("connecting to the tool server: %w", err)
 	}
-	return &Session{s}, nil
+	return &Session{s, end}, nil
+}
+
+func (t Target) patience() time.Duration {
+	if t.Patience > 0 {
+		return t.Patience
+	}
+	return Patience
 }
 
 // Close ends the session and the command that was started for it.
-func (s *Session) Close() error { return s.s.Close() }
+func (s *Session) Close() error {
+	defer s.end(nil)
+	return s.s.Close()
+}
 
 // Describe reads what the server declares.
 func (s *Session) Describe(ctx context.Context) (*Server, error) {

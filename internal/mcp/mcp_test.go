@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,5 +76,13 @@ func TestServers(t *testing.T) {
 	}
 	if _, err := Connect(t.Context(), Target{Command: []string{"/bin/true"}}); err == nil {
 		t.Error("a command that isn't a server was connected to")
+	}
+}
+
+// A server that is there and says nothing doesn't hold anybody up for ever.
+func TestSilentServer(t *testing.T) {
+	_, err := Connect(t.Context(), Target{Command: []string{"sleep", "600"}, Patience: 200 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "didn't answer within 200ms") {
+		t.Fatal(err)
 	}
 }
