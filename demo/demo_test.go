@@ -34,10 +34,10 @@ func TestDemo(t *testing.T) {
 					t.Skip(pkg + " isn't installed: make deps installs it")
 				}
 			}
-			runs := filepath.Join(t.TempDir(), "runs")
+			runs, keys := filepath.Join(t.TempDir(), "runs"), "BODYCAM_KEYS="+t.TempDir()
 			cmd := exec.Command("sh", "demo/run.sh")
 			cmd.Dir = root
-			cmd.Env = append(os.Environ(), "AGENT="+agent, "BODYCAM="+bin, "RUNS="+runs, "BODYCAM_KEYS="+t.TempDir(), "NO_COLOR=1")
+			cmd.Env = append(os.Environ(), "AGENT="+agent, "BODYCAM="+bin, "RUNS="+runs, keys, "NO_COLOR=1")
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("the demo failed: %v\n%s", err, out)
@@ -53,7 +53,7 @@ func TestDemo(t *testing.T) {
 			}
 			slices.Sort(dirs)
 			for i, dir := range dirs {
-				judge(t, bin, dir, i)
+				judge(t, bin, keys, dir, i)
 			}
 		})
 	}
@@ -67,9 +67,11 @@ type finding struct {
 	Row      *int   `json:"row"`
 }
 
-func judge(t *testing.T, bin, dir string, i int) {
+func judge(t *testing.T, bin, keys, dir string, i int) {
 	t.Helper()
-	out, err := exec.Command(bin, "show", dir, "--json").Output()
+	show := exec.Command(bin, "show", dir, "--json")
+	show.Env = append(os.Environ(), keys) // without the key its copies can't be compared with its ledger
+	out, err := show.Output()
 	if err != nil {
 		t.Errorf("run %d: show: %v", i+1, err)
 	}

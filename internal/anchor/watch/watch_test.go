@@ -28,7 +28,7 @@ func signer(t *testing.T, n byte) checkpoint.Signer {
 
 func write(t *testing.T, open func(ledger.Store, ledger.Options) (*ledger.Writer, error), dir, what string, end bool) {
 	t.Helper()
-	w, err := open(posixstore.New(dir), ledger.Options{Name: "watched", Signers: []checkpoint.Signer{signer(t, 1)}, Clear: true, Heartbeat: time.Minute, AnchorEvery: time.Hour})
+	w, err := open(posixstore.New(dir), ledger.Options{Name: "watched", Signers: []checkpoint.Signer{signer(t, 1)}, Clear: true, Heartbeat: time.Minute, AnchorEvery: time.Hour, CheckpointEvery: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
