@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -147,8 +148,12 @@ func noiseText(p *printer, s *Set) {
 		}
 		least, most = min(least, n), max(most, n)
 	}
+	each := fmt.Sprintf("%d to %d", least, most)
+	if least == most {
+		each = strconv.Itoa(most)
+	}
 	if most > 0 {
-		p.f("\nCOUNTED APART  %d to %d resources a run, %d calls in all: the system's and the harness's own (--json: noise)\n", least, most, calls)
+		p.f("\nCOUNTED APART  %s resources a run, %d calls in all: the system's and the harness's own (--json: noise)\n", each, calls)
 	}
 }
 
