@@ -60,8 +60,8 @@ func TestDiskLow(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(disk, "others"), make([]byte, 70<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Slow enough for the guard, which must stop it before the disk itself does.
-	o := options(t, []string{"sh", "-c", "i=0; while :; do i=$((i+1)); : > $i; done"}, func(p *kind.Plan) { p.Judge.Workspace = nil })
+	// Slow enough for the guard on any machine, which must stop it before the disk itself does.
+	o := options(t, []string{"bash", "-c", strings.Replace(endless, "> $i", "> $i; sleep 0.01", 1)}, func(p *kind.Plan) { p.Judge.Workspace = nil })
 	o.Dir = filepath.Join(disk, "run")
 	r, err := Run(t.Context(), o)
 	var p *fs.PathError
