@@ -106,6 +106,45 @@ const (
 
 var accessNames = []string{"read", "write", "create", "truncate", "append", "exec", "dir", "path", "temp"}
 
+// The bits of open's flags that AccessAsked looks at (asm-generic/fcntl.h): the same on every architecture that there is a sensor for.
+const (
+	oAccMode = 0o3
+	oCreat   = 0o100
+	oTrunc   = 0o1000
+	oAppend  = 0o2000
+	oPath    = 0o10000000
+	oTmpfile = 0o20000000 // of O_TMPFILE the bit that isn't O_DIRECTORY
+)
+
+// AccessAsked is what the flags of open(2) ask for.
+func AccessAsked(flags uint64) Access {
+	if flags&oPath != 0 {
+		return PathRef
+	}
+	var a Access
+	switch flags & oAccMode {
+	case 0:
+		a = Read
+	case 1:
+		a = Write
+	case 2:
+		a = Read | Write // 3 is neither, and still takes the right to do both: it allows ioctl alone
+	}
+	switch {
+	case flags&oTmpfile != 0:
+		a |= Temp
+	case flags&oCreat != 0:
+		a |= Create
+	}
+	if flags&oTrunc != 0 {
+		a |= Trunc
+	}
+	if flags&oAppend != 0 {
+		a |= Append
+	}
+	return a
+}
+
 // Writes tells whether a file was opened for writing, or cut: O_TRUNC cuts it however else it is opened.
 func (a Access) Writes() bool { return a&(Write|Trunc) != 0 }
 

@@ -202,7 +202,7 @@ func (a *Access) eachAccess(e *bodycam.Event, f func(*bodycam.Event) bool) bool 
 		dir = bodycam.Dir
 	}
 	if a.FlagsKnown {
-		e.Flags, e.Access = a.Flags, accessOf(a.Flags)|dir
+		e.Flags, e.Access = a.Flags, bodycam.AccessAsked(a.Flags)|dir
 		return f(e)
 	}
 	for _, rw := range []bodycam.Access{0, bodycam.Read, bodycam.Write, bodycam.Read | bodycam.Write} {
@@ -216,30 +216,4 @@ func (a *Access) eachAccess(e *bodycam.Event, f func(*bodycam.Event) bool) bool 
 		}
 	}
 	return false
-}
-
-// accessOf is what the flags of open ask for.
-func accessOf(flags uint64) bodycam.Access {
-	var a bodycam.Access
-	switch flags & unix.O_ACCMODE {
-	case unix.O_RDONLY:
-		a = bodycam.Read
-	case unix.O_WRONLY:
-		a = bodycam.Write
-	case unix.O_RDWR:
-		a = bodycam.Read | bodycam.Write // 3 is neither, and still takes the right to do both
-	}
-	switch {
-	case flags&unix.O_TMPFILE == unix.O_TMPFILE:
-		a |= bodycam.Temp
-	case flags&unix.O_CREAT != 0:
-		a |= bodycam.Create
-	}
-	if flags&unix.O_TRUNC != 0 {
-		a |= bodycam.Trunc
-	}
-	if flags&unix.O_APPEND != 0 {
-		a |= bodycam.Append
-	}
-	return a
 }

@@ -10,7 +10,6 @@ const (
 	fmodeWrite   = 2
 	fmodeCreated = 0x100000
 
-	oAccMode   = 3
 	oCreat     = 0x40
 	oTrunc     = 0x200
 	oAppend    = 0x400
@@ -45,45 +44,13 @@ func accessOf(fmode, fflags uint32, imode uint16, given uint64) bodycam.Access {
 	if imode&sIFMT == sIFDIR {
 		a |= bodycam.Dir
 	}
-	return a | accessGiven(given)
-}
-
-// accessGiven tells what open's flags ask for beyond reading and writing.
-func accessGiven(flags uint64) bodycam.Access {
-	if flags&oPath != 0 {
-		return 0
-	}
-	var a bodycam.Access
-	switch {
-	case flags&oTmpfile != 0:
-		a |= bodycam.Temp
-	case flags&oCreat != 0:
-		a |= bodycam.Create
-	}
-	if flags&oTrunc != 0 {
-		a |= bodycam.Trunc
-	}
-	return a
+	return a | bodycam.AccessAsked(given)&(bodycam.Create|bodycam.Trunc|bodycam.Temp)
 }
 
 // accessAsked is accessOf for an open that failed: only the flags are known.
 func accessAsked(flags uint64) bodycam.Access {
-	if flags&oPath != 0 {
-		return bodycam.PathRef
-	}
-	a := accessGiven(flags)
-	switch flags & oAccMode {
-	case 0:
-		a |= bodycam.Read
-	case 1:
-		a |= bodycam.Write
-	case 2:
-		a |= bodycam.Read | bodycam.Write
-	}
-	if flags&oAppend != 0 {
-		a |= bodycam.Append
-	}
-	if flags&oDirectory != 0 && flags&oTmpfile == 0 {
+	a := bodycam.AccessAsked(flags)
+	if flags&(oDirectory|oTmpfile|oPath) == oDirectory {
 		a |= bodycam.Dir
 	}
 	return a

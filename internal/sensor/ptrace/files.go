@@ -63,7 +63,7 @@ func (t *task) open(c *call, dir int, addr, flags uint64) *pending {
 	if addr != 0 {
 		e.PathGiven, _ = t.str(addr, pathMax)
 	}
-	e.Flags, e.Access = flags, accessOf(flags)
+	e.Flags, e.Access = flags, bodycam.AccessAsked(flags)
 	fresh := t.absent(dir, e.PathGiven, flags)
 	return &pending{ev: e, done: func(ret int64) bool {
 		if ret < 0 {
@@ -115,30 +115,6 @@ func (t *task) opened(e *bodycam.Event, dir, fd int) {
 			e.Marks |= bodycam.MarkRaced
 		}
 	}
-}
-
-func accessOf(flags uint64) bodycam.Access {
-	if flags&unix.O_PATH != 0 {
-		return bodycam.PathRef
-	}
-	var a bodycam.Access
-	switch flags & unix.O_ACCMODE {
-	case unix.O_RDONLY:
-		a = bodycam.Read
-	case unix.O_WRONLY:
-		a = bodycam.Write
-	case unix.O_RDWR:
-		a = bodycam.Read | bodycam.Write // and 3 is neither: it allows ioctl alone
-	}
-	for _, f := range []struct {
-		flag uint64
-		bit  bodycam.Access
-	}{{unix.O_CREAT, bodycam.Create}, {unix.O_TRUNC, bodycam.Trunc}, {unix.O_APPEND, bodycam.Append}, {unix.O_TMPFILE, bodycam.Temp}} {
-		if flags&f.flag == f.flag {
-			a |= f.bit
-		}
-	}
-	return a
 }
 
 func onMemfd(t *task, c *call) *pending {
