@@ -1,6 +1,7 @@
 package session
 
 import (
+	"sync"
 	"time"
 )
 
@@ -25,7 +26,18 @@ func (s *run) report() (stop func()) {
 	if s.o.Progress == nil {
 		return func() {}
 	}
-	const every = 200 * time.Millisecond
+	return regularly(200*time.Millisecond, func() bool {
+		_ = s.w.Flush() // for those who follow; a failure is sticky and shows at the end
+		if p := s.state.Load(); p != nil {
+			s.o.Progress(s.fill(*p))
+		}
+		return true
+	})
+}
+
+// regularly calls f again and again, until it returns false or stop is called, which waits for the call under way and may be
+// called again.
+func regularly(every time.Duration, f func() (more bool)) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -36,12 +48,11 @@ func (s *run) report() (stop func()) {
 			case <-end:
 				return
 			case <-tick.C:
-				_ = s.w.Flush() // for those who follow; a failure is sticky and shows at the end
-				if p := s.state.Load(); p != nil {
-					s.o.Progress(s.fill(*p))
+				if !f() {
+					return
 				}
 			}
 		}
 	}()
-	return func() { close(end); <-ended }
+	return sync.OnceFunc(func() { close(end); <-ended })
 }

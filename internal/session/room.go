@@ -84,26 +84,15 @@ func (s *run) guard() (stop func(), err error) {
 	if look(); low != nil {
 		return nil, low
 	}
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(guardEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-tick.C:
-			}
-			if reason := look(); reason != "" {
-				s.stop(reason)
-				return
-			}
+	end := regularly(guardEvery, func() bool {
+		reason := look()
+		if reason != "" {
+			s.stop(reason)
 		}
-	}()
+		return reason == ""
+	})
 	return sync.OnceFunc(func() {
-		close(end)
-		<-ended
+		end()
 		s.diskLow = low
 	}), nil
 }
