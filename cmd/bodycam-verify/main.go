@@ -505,16 +505,11 @@ func print(w io.Writer, r *outcome) error {
 		}
 	}
 	for i, c := range r.Equivocations {
-		if slices.ContainsFunc(r.Equivocations[:i], c.Same) {
+		told, more := proof.Alike(r.Equivocations, i)
+		if told {
 			continue
 		}
 		b.WriteString(c.Text())
-		more := 0
-		for _, o := range r.Equivocations[i+1:] {
-			if c.Same(o) {
-				more++
-			}
-		}
 		if more > 0 {
 			fmt.Fprintf(&b, "  and %d more proofs of the same (-json)\n", more)
 		}

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/bodycam-dev/bodycam"
@@ -128,19 +127,18 @@ func (v *verification) text(s *streams) error {
 	if j := v.Anchors; j != nil {
 		line("anchors", j.Status, j.Summary(), j.Reasons(), nil)
 	}
+	var convictions []*proof.Conviction
+	for _, k := range v.Equivocations {
+		convictions = append(convictions, k.Conviction)
+	}
 	for i, k := range v.Equivocations {
-		if slices.ContainsFunc(v.Equivocations[:i], func(o keptEquivocation) bool { return k.Same(o.Conviction) }) {
+		told, more := proof.Alike(convictions, i)
+		if told {
 			continue
 		}
 		st := map[ledger.Status]ledger.Status{ledger.StatusVerified: ledger.StatusTampered}[k.Status]
 		if st == "" {
 			st = k.Status
-		}
-		more := 0
-		for _, o := range v.Equivocations[i+1:] {
-			if k.Same(o.Conviction) {
-				more++
-			}
 		}
 		var reasons []string
 		if more > 0 {

@@ -283,6 +283,20 @@ func (c *Conviction) Same(o *Conviction) bool {
 	return c.Log == o.Log && c.Status == o.Status && (len(c.Accused) == 0 || len(o.Accused) > 0 && c.Accused[0] == o.Accused[0])
 }
 
+// Alike tells of one of some convictions whether one before it says the same, and where none does, how many after it do.
+func Alike(list []*Conviction, i int) (told bool, more int) {
+	c := list[i]
+	if slices.ContainsFunc(list[:i], c.Same) {
+		return true, 0
+	}
+	for _, o := range list[i+1:] {
+		if c.Same(o) {
+			more++
+		}
+	}
+	return false, more
+}
+
 // Text is the conviction for people.
 func (c *Conviction) Text() string {
 	var b strings.Builder
