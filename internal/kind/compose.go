@@ -69,12 +69,12 @@ func (t *Task) readCompose(file, shown string) error {
 		return fmt.Errorf("reading %s: %w", shown, cause(err))
 	}
 	n, probs := parseCompose(data, shown)
-	if err := probs.err(); err != nil {
+	if err := probs.Err(); err != nil {
 		return err
 	}
 	r := &composeReader{t: t, dir: filepath.Dir(file), file: relTo(t.Dir, file)}
 	r.read(n)
-	return r.probs.err()
+	return r.probs.Err()
 }
 
 // parseCompose reads the file and checks that there is a main service.

@@ -82,7 +82,7 @@ func readBuild(root string, spec BuildSpec, base buildBase) (*build, error) {
 	}
 	b := &builder{spec: spec, file: file, shown: spec.File, base: base, ignore: ignore, out: &build{env: base.env, ignoreFile: ignoreFile}, known: map[string]bool{}}
 	b.read(data)
-	if err := b.probs.err(); err != nil {
+	if err := b.probs.Err(); err != nil {
 		return nil, err
 	}
 	return b.out, nil

@@ -61,27 +61,27 @@ func FuzzKind(f *testing.F) {
 		f.Fatal(err)
 	}
 	baseTree, probs := parseYAML(data, &source{name: "base"})
-	if err := probs.err(); err != nil || base == nil {
+	if err := probs.Err(); err != nil || base == nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		src := &source{name: "fuzz.yaml", dir: t.TempDir(), confined: true}
 		n, probs := parseYAML(data, src)
 		if len(probs) > 0 || n == nil {
-			checkProblems(t, data, probs.err())
+			checkProblems(t, data, probs.Err())
 			return
 		}
 		k := &Kind{}
 		d := decoder{}
 		d.decode(n, reflect.ValueOf(k).Elem(), field{})
-		if err := d.probs.err(); err != nil {
+		if err := d.probs.Err(); err != nil {
 			checkProblems(t, data, err)
 			return
 		}
 		merged := &Kind{}
 		d = decoder{}
 		d.decode(mergeKinds(baseTree, n), reflect.ValueOf(merged).Elem(), field{})
-		if err := d.probs.err(); err != nil {
+		if err := d.probs.Err(); err != nil {
 			t.Fatalf("right by itself, wrong over the base: %v", err)
 		}
 		task, err := CommandTask([]string{"true"}, "")
@@ -137,14 +137,14 @@ func FuzzCompose(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n, probs := parseCompose(data, "docker-compose.yaml")
-		if err := probs.err(); err != nil {
+		if err := probs.Err(); err != nil {
 			checkProblems(t, data, err)
 			return
 		}
 		task := &Task{Dir: dir}
 		r := &composeReader{t: task, dir: dir, file: "docker-compose.yaml"}
 		r.read(n)
-		checkProblems(t, data, r.probs.err())
+		checkProblems(t, data, r.probs.Err())
 		if b := task.Environment.Build; b != nil && len(r.probs) == 0 && !isUnder(b.Context, dir) {
 			t.Errorf("build context %s is outside", b.Context)
 		}
@@ -177,7 +177,7 @@ func FuzzDockerfile(f *testing.F) {
 		}
 		b := &builder{spec: BuildSpec{Context: dir}, file: "Dockerfile", shown: "Dockerfile", base: base, out: &build{env: base.env}, known: map[string]bool{}}
 		b.read(data)
-		if err := b.probs.err(); err != nil {
+		if err := b.probs.Err(); err != nil {
 			checkProblems(t, data, err)
 			return
 		}

@@ -201,7 +201,7 @@ var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`
 
 func parseHarbor(data []byte, src *source) (*harborTask, []Note, error) {
 	n, probs := parseTOML(data, src)
-	if err := probs.err(); err != nil {
+	if err := probs.Err(); err != nil {
 		return nil, nil, err
 	}
 	ht := &harborTask{tree: n}
@@ -214,7 +214,7 @@ func parseHarbor(data []byte, src *source) (*harborTask, []Note, error) {
 		notes = append(notes, Note{File: harborFile, Line: e.line, Text: "unknown key " + key})
 	}}
 	d.decode(n, reflect.ValueOf(ht).Elem(), field{})
-	if err := d.probs.err(); err != nil {
+	if err := d.probs.Err(); err != nil {
 		return nil, nil, err
 	}
 	env := n.get("environment")

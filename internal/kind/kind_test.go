@@ -248,7 +248,7 @@ func asJSON(t *testing.T, file string) any {
 		t.Fatal(err)
 	}
 	n, probs := parseYAML(data, &source{name: file})
-	if err := probs.err(); err != nil {
+	if err := probs.Err(); err != nil {
 		t.Fatal(err)
 	}
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(n.json()))

@@ -62,7 +62,7 @@ func loadKind(ref, dir string) (*Kind, error) {
 	}
 	l := &kindLoader{}
 	tree := l.load(ref, dir, nil, nil)
-	if err := l.d.probs.err(); err != nil {
+	if err := l.d.probs.Err(); err != nil {
 		return nil, err
 	}
 	if l.err != nil {
@@ -71,7 +71,7 @@ func loadKind(ref, dir string) (*Kind, error) {
 	k := &Kind{}
 	d := decoder{}
 	d.decode(tree, reflect.ValueOf(k).Elem(), field{})
-	if err := d.probs.err(); err != nil {
+	if err := d.probs.Err(); err != nil {
 		return nil, err
 	}
 	k.sources, k.tree = l.sources, tree

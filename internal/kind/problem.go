@@ -36,11 +36,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Err is the problems in order, without repeated ones. It is nil where there are none.
-func (ps Problems) Err() error { return ps.err() }
-
-// err sorts the problems and drops repeated ones. It is nil where there are none.
-func (ps Problems) err() error {
+// Err sorts the problems and drops repeated ones. It is nil where there are none.
+func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
 	}

@@ -40,7 +40,7 @@ func parseFrontMatter(data []byte) (frontMatter, error) {
 		return fm, errors.New("the front matter has no end: want a line of three dashes")
 	}
 	n, probs := parseYAML(head, &source{name: skillFile})
-	if err := probs.err(); err != nil {
+	if err := probs.Err(); err != nil {
 		return fm, err
 	}
 	if n == nil {

@@ -131,13 +131,13 @@ func parseTaskFile(data []byte, src *source) (*taskFile, error) {
 	if n == nil && len(probs) == 0 {
 		probs = Problems{{File: src.name, Line: 1, Msg: "the file is empty: want at least name and instruction"}}
 	}
-	if err := probs.err(); err != nil {
+	if err := probs.Err(); err != nil {
 		return nil, err
 	}
 	tf := &taskFile{}
 	d := decoder{ofTask: true}
 	d.decode(n, reflect.ValueOf(tf).Elem(), field{})
-	if err := d.probs.err(); err != nil {
+	if err := d.probs.Err(); err != nil {
 		return nil, err
 	}
 	return tf, nil

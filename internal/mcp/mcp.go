@@ -3,6 +3,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,9 +90,8 @@ func Connect(ctx context.Context, t Target) (*Session, error) {
 	}
 	c := sdk.NewClient(&sdk.Implementation{Name: "bodycam", Version: "1"}, nil)
 	ctx, end := context.WithCancelCause(ctx) // the connection lives as long as it does, so it has no deadline
-	late := time.AfterFunc(t.patience(), func() {
-		end(fmt.Errorf("it didn't answer within %s", t.patience()))
-	})
+	patience := cmp.Or(t.Patience, Patience)
+	late := time.AfterFunc(patience, func() { end(fmt.Errorf("it didn't answer within %s", patience)) })
 	s, err := c.Connect(ctx, tr, nil)
 	if !late.Stop() || err != nil {
 		if cause := context.Cause(ctx); cause != nil {
@@ -104,13 +104,6 @@ func Connect(ctx context.Context, t Target) (*Session, error) {
 		return nil, fmt.Errorf("connecting to the tool server: %w", err)
 	}
 	return &Session{s, end}, nil
-}
-
-func (t Target) patience() time.Duration {
-	if t.Patience > 0 {
-		return t.Patience
-	}
-	return Patience
 }
 
 // Close ends the session and the command that was started for it.
