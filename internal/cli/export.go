@@ -47,7 +47,7 @@ erased is left out.` + exits("0  written", "2  usage", "3  the ledger can't be r
 			}
 			defer lr.Close()
 			var b bytes.Buffer
-			standing := (&holder{ring: f}).hold(r)
+			standing := (&holder{ring: f}).stand(r)
 			src, err := export.Open(r, lr)
 			if err == nil {
 				src.Info.Complete = standing.Complete(src.Info.Complete)

@@ -19,16 +19,22 @@ type holder struct {
 	ids  []age.Identity
 }
 
-// hold says how a run stands to its ledger, and takes from what the run says of its own record what its standing doesn't
-// bear out: whoever judges the run finds it incomplete. It is safe for concurrent use.
+// hold is stand, and takes from what the run says of its own record what its standing doesn't bear out: whoever judges the
+// run finds it incomplete.
 func (h *holder) hold(r *store.Run) *store.Standing {
+	s := h.stand(r)
+	r.Info.Complete = s.Complete(r.Info.Complete)
+	return s
+}
+
+// stand says how a run stands to its ledger. It is safe for concurrent use.
+func (h *holder) stand(r *store.Run) *store.Standing {
 	if len(r.Identities) == 0 {
 		h.once.Do(func() { h.ids, _ = h.ring.identities() }) // keys that don't open are no keys, which is said
 		r.Identities = h.ids
 	}
 	s := r.Standing()
 	r.Anew = slices.Contains(s.Remade, features.Kept)
-	r.Info.Complete = s.Complete(r.Info.Complete)
 	return s
 }
 

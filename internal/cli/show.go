@@ -38,9 +38,7 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "3  R
 			if err != nil {
 				return err
 			}
-			said := r.Info.Complete
-			standing := new(holder).hold(r)
-			r.Info.Complete = said // its standing has a place of its own
+			standing := new(holder).stand(r) // it has a place of its own
 			sum, err := summariseAll(r, all)
 			if err != nil {
 				return environment(err)
