@@ -69,6 +69,61 @@ t.join()`, name)
 	}
 }
 
+// What goes through a file is told also where the first record of all, on the first processor, is what names that file.
+func TestFirstRecordNamesFile(t *testing.T) {
+	needRoot(t)
+	dir, name := newCgroup(t), filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, make([]byte, 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/usr/bin/python3", "-c", `
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+os.write(1, b"x")
+os.read(0, 1)
+os.read(fd, 100)
+os.close(fd)
+os._exit(0)`, name)
+	inCgroup(t, cmd, dir)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil { // the file is open, and nothing is recorded yet
+		t.Fatal(err)
+	}
+	var c sensortest.Collector
+	s := started(t, dir, Options{}, c.Sink)
+	if _, err := in.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	h, err := s.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete(t, h)
+	var read uint64
+	for _, e := range c.Events() {
+		if e.Type == bodycam.TypeClose && e.Path == name {
+			read += e.BytesRead
+		}
+	}
+	if read != 100 {
+		t.Errorf("%d bytes read, want 100", read)
+	}
+}
+
 // More tasks than the kernel side keeps caches for are recorded all the same.
 func TestMoreTasksThanCaches(t *testing.T) {
 	const tasks = 1200

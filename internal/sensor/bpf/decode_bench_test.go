@@ -53,7 +53,7 @@ func spawned(n int) []byte {
 		b = append(b, raw(rec(sensorKindK_EXEC, sensorSourceSRC_EXEC, pid), sensorExecuted{Argv: 5, OldTid: int32(pid), Parent: 7, ParentStart: 7_000_000_000, Exe: 13, Cwd: 5, Given: 9, Args: 5}, "/usr/bin/true", "/work", "/bin/true", "true\x00")...)
 		b = append(b, open(3, "/etc/ld.so.cache")...)
 		b = append(b, open(4, "/lib/x86_64-linux-gnu/libc.so.6")...)
-		b = append(b, raw(rec(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, pid), sensorFlush{Oid: (seq - 1) << 12, Closes: 1, Slot: 3, Mapped: 1, Mmaps: 1})...)
+		b = append(b, raw(rec(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, pid), sensorFlush{Oid: seq << 12, Closes: 1, Slot: 3, Mapped: 1, Mmaps: 1})...)
 		b = append(b, raw(rec(sensorKindK_EXIT, sensorSourceSRC_EXIT, pid), sensorLife{})...)
 	}
 	return b

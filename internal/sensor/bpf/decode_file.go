@@ -84,7 +84,7 @@ func (d *decoder) open(r record) error {
 	if sl.ownOpening && o.Fmode&fmodeCreated != 0 {
 		sl.detail = "new"
 	}
-	sl.oid = r.Seq<<12 | uint64(r.Stream)&0xfff
+	sl.oid = (r.Seq+1)<<12 | uint64(r.Stream)&0xfff // as oid_of in cache.h makes it
 	if !sl.ownOpening {
 		return nil
 	}

@@ -60,7 +60,7 @@ func TestOpenAndFlush(t *testing.T) {
 	var got []bodycam.Event
 	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
 	b := openRecord(1, "f", "/d/f")
-	fl := sensorFlush{Oid: 1 << 12, Opens: 41, FirstOpen: 2000, LastOpen: 3000, Closes: 2, FirstClose: 2500, LastClose: 3100, Rd: 10, Wr: 20, Slot: 5, Mapped: 1}
+	fl := sensorFlush{Oid: 2 << 12, Opens: 41, FirstOpen: 2000, LastOpen: 3000, Closes: 2, FirstClose: 2500, LastClose: 3100, Rd: 10, Wr: 20, Slot: 5, Mapped: 1}
 	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 2), fl)...)
 	if err := d.chunk(b); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestExecFromThread(t *testing.T) {
 	b[ringHead+int(unsafe.Offsetof(sensorRec{}.Tid))] = 8
 	flush := head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 2)
 	flush.Tid = 8
-	b = append(b, raw(flush, sensorFlush{Oid: 1 << 12, Closes: 1, Rd: 1, Slot: 5})...)
+	b = append(b, raw(flush, sensorFlush{Oid: 2 << 12, Closes: 1, Rd: 1, Slot: 5})...)
 	b = append(b, raw(head(sensorKindK_EXEC, sensorSourceSRC_EXEC, 3), sensorExecuted{OldTid: 8})...)
 	if err := d.chunk(b); err != nil {
 		t.Fatal(err)
@@ -214,7 +214,7 @@ func TestFlushOfSeveralSlots(t *testing.T) {
 	var got []bodycam.Event
 	d := testDecoder(t, 100, func(e *bodycam.Event) { got = append(got, *e) })
 	b := openRecord(1, "f", "/d/f")
-	two := [2]sensorFlush{{Oid: 1 << 12, Closes: 1, Rd: 3, Slot: 5}, {Oid: 9 << 12, Closes: 2, Wr: 4, Slot: 6, Ino: 12}}
+	two := [2]sensorFlush{{Oid: 2 << 12, Closes: 1, Rd: 3, Slot: 5}, {Oid: 9 << 12, Closes: 2, Wr: 4, Slot: 6, Ino: 12}}
 	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 2), two)...)
 	b = append(b, raw(head(sensorKindK_FLUSH, sensorSourceSRC_CLOSE, 3), two[0], "x")...)
 	if err := d.chunk(b); err != nil {

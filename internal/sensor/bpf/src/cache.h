@@ -289,10 +289,10 @@ static inline_always int entry_slot(struct cache *c, struct dentry *d)
 	return i & (ENTRIES - 1);
 }
 
-/* oid_of makes the name that user space joins a slot's later records by: sequence number and CPU. */
+/* oid_of makes the name that user space joins a slot's later records by: sequence number and stream. It is never 0. */
 static inline_always __u64 oid_of(struct rec *r)
 {
-	return (r->seq << 12) | (r->stream & 0xfff);
+	return ((r->seq + 1) << 12) | (r->stream & 0xfff);
 }
 
 /* entry_fill gives a slot to the file that the record r tells of. */
