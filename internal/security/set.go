@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"sync"
 
 	"github.com/bodycam-dev/bodycam/rules"
@@ -54,10 +56,35 @@ func LoadOnly(p Policy, opts rules.Options, files ...rules.Source) (*rules.Set, 
 	return set, nil
 }
 
+// builtin keeps the built-in rules as they were compiled last: a run is judged while it goes on and once it has ended, by
+// the same rules and lists.
+var builtin struct {
+	sync.Mutex
+	lists map[string][]string
+	set   *rules.Set
+}
+
 // Load compiles the built-in rules for a policy, and further files that may add to them and change them.
 func Load(p Policy, opts rules.Options, further ...rules.Source) (*rules.Set, error) {
+	lists := p.lists()
+	if len(further) > 0 {
+		return load(lists, opts, further)
+	}
+	builtin.Lock()
+	defer builtin.Unlock()
+	if builtin.set != nil && maps.EqualFunc(lists, builtin.lists, slices.Equal) {
+		return builtin.set, nil
+	}
+	set, err := load(lists, opts, nil)
+	if err == nil {
+		builtin.lists, builtin.set = lists, set
+	}
+	return set, err
+}
+
+func load(lists map[string][]string, opts rules.Options, further []rules.Source) (*rules.Set, error) {
 	srcs := append([]rules.Source{}, Sources()...)
-	srcs = append(srcs, rules.Source{Name: "policy", Lists: p.lists()})
+	srcs = append(srcs, rules.Source{Name: "policy", Lists: lists})
 	srcs = append(srcs, further...)
 	set, err := rules.LoadSources(opts, srcs...)
 	if err != nil {

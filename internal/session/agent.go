@@ -26,12 +26,10 @@ func (s *run) agent(ctx context.Context) error {
 	if err := s.hook(ctx, "before_agent"); err != nil {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
-	if s.o.Ready != nil {
-		info := s.w.Info()
-		if err := s.o.Ready(&info); err != nil {
-			return fmt.Errorf("%w: %w", ErrEnvironment, err)
-		}
+	if err := s.judgeReady(); err != nil {
+		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
+	s.refusing.Store(true)
 	if err := s.beginGuard(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}

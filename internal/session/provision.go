@@ -127,7 +127,7 @@ func (s *run) newProxy() (*names.Proxy, error) {
 	n := s.plan.Network
 	s.exchanges = &exchanges{w: s.w}
 	o := names.Options{
-		Content: s.exchanges.content, Refuse: s.o.Refuse,
+		Content: s.exchanges.content, Refuse: s.refuse,
 		Allow: n.Allow, Intercept: n.TLS == "intercept", Emit: s.proxySink, Dropped: s.dropped, OriginalDst: sandbox.OriginalDst, Hosts: boxHosts(),
 	}
 	switch n.Mode {
@@ -171,6 +171,29 @@ func (s *run) newProxy() (*names.Proxy, error) {
 // boxHosts are the entries of the sandbox's hosts file.
 func boxHosts() map[string][]netip.Addr {
 	return map[string][]netip.Addr{"localhost": {netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}}
+}
+
+// makeReady has the caller make what judges the agent, while the sandbox is set up: the agent's time is not for that.
+func (s *run) makeReady() {
+	made := make(chan error, 1)
+	info := s.w.Info()
+	go func() {
+		var err error
+		if s.o.Ready != nil {
+			err = s.o.Ready(&info)
+		}
+		made <- err
+	}()
+	s.judgeReady = sync.OnceValue(func() error { return <-made })
+	s.undo = append(s.undo, func() error { _ = s.judgeReady(); return nil }) // its error is the agent's phase's
+}
+
+// refuse is asked by the proxy. What is set up before the agent is not its doing.
+func (s *run) refuse(e *bodycam.Event) string {
+	if s.o.Refuse == nil || !s.refusing.Load() {
+		return ""
+	}
+	return s.o.Refuse(e)
 }
 
 // proxySink takes what the proxy saw. Before the sensors are in place nothing is observed.

@@ -54,13 +54,14 @@ type Options struct {
 	Progress func(Progress)
 	// Event is told of every event as it is written. It must be quick and must not keep the event. Nil: nobody listens.
 	Event func(*bodycam.Event)
-	// Ready is told of the run when the sandbox is set up and observed, before the agent starts. An error ends the run.
+	// Ready is told of the run once there is a sandbox, beside its being set up. The agent isn't started before it has
+	// returned, nor after an error. None of the functions below is called before.
 	Ready func(*bodycam.Run) error
 	// Watch is told of every event for a judge: a reason that it returns stops the run. Everything that was recorded is kept.
 	// It is called beside the record, in order, from one goroutine; the event is its own until it returns.
 	Watch func(*bodycam.Event) (stop string)
-	// Refuse is asked before the proxy passes on what an event says (a name to look up, a connection, a name in it); it
-	// returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
+	// Refuse is asked, from the agent's start, before the proxy passes on what an event says (a name to look up, a
+	// connection, a name in it); it returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
 	Refuse func(*bodycam.Event) string
 	// Guard is asked before the sandbox opens a file or executes a program. Nil: nobody is, and nothing waits.
 	Guard *Guard
@@ -130,14 +131,18 @@ type run struct {
 	exchanges      *exchanges                    // what passed through the proxy in the clear
 	stopped        atomic.Pointer[string]        // why a watcher, or the guard of the disk, stopped the run
 	unguard        func()                        // ends the guard; nil: there is none
-	diskLow        error                         // why the guard stopped the run, if it was for want of room
+	full           string                        // why the guard ended the record; "": it didn't
+	diskLow        error                         // it was for want of room on the disk
 	watching       *watching                     // hands events to the watcher; nil: there is none
 	stopping       sync.WaitGroup                // its processes are being frozen
 	account        *account                      // the agent's standard output
 	pipe           *pipe                         // standard streams of a service without a port
 	errs           *account                      // its standard error
 	agentPID       int
-	started        bool // the agent's program was executed
+	judgeReady     func() error // waits for Options.Ready
+	refusing       atomic.Bool  // from the agent's start: what it asks the proxy for may be refused
+	started        bool         // the agent's program was executed
+	lacks          []string     // of the record, besides what the sensors say
 	state          atomic.Pointer[Progress]
 }
 
@@ -163,11 +168,10 @@ func Run(ctx context.Context, o Options) (*store.Run, error) {
 	}
 	if uerr := w.Update(func(r *bodycam.Run) {
 		r.Ended = time.Now().UTC()
-		if len(r.Sensors) == 0 {
-			r.Complete = bodycam.Assess(nil)
-		}
+		r.Complete = bodycam.Assess(r.Sensors).Lacking(s.lacks...)
 		if err != nil {
 			r.Error = err.Error()
+			r.Complete = r.Complete.Lacking("the run failed: " + r.Error)
 		}
 	}); uerr != nil {
 		err = errors.Join(err, fmt.Errorf("%w: %w", ErrEnvironment, uerr))

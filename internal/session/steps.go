@@ -21,6 +21,7 @@ import (
 
 // setup carries out the Dockerfile's, the task's and the kind's steps. None of it is observed.
 func (s *run) setup(ctx context.Context) error {
+	s.makeReady()
 	for _, dir := range []string{s.plan.Workdir, "/logs/agent", "/logs/verifier", "/logs/artifacts"} {
 		if err := s.box.Mkdir(ctx, dir, s.plan.User, 0o755); err == nil {
 			continue
