@@ -113,7 +113,7 @@ struct ovl_entry {
 	struct ovl_path __lowerstack[1];
 };
 
-struct ovl_inode { /* only where overlayfs is built into the kernel */
+struct ovl_inode { /* of overlayfs, which may be a module */
 	struct inode vfs_inode;
 	struct dentry *__upperdentry;
 	struct ovl_entry *oe;

@@ -211,16 +211,29 @@ noinline_fn int go_up(void)
 	return cross_mounts();
 }
 
+/* member reads a pointer member of an object whose type a module of the kernel may bring: no pointer can be cast to such a type. */
+#define member(T, object, name)                                                                                        \
+	({                                                                                                             \
+		__u64 at = 0;                                                                                          \
+		bpf_probe_read_kernel(&at, sizeof(at), (void *)(object) + field_offset(T, name));                     \
+		at;                                                                                                    \
+	})
+
 /* link_text is the address of what a link says, where that is in memory. */
 static inline_always __u64 link_text(struct inode *in)
 {
 	if (in->i_link || in->i_sb->s_magic != OVERLAY_MAGIC || !field_exists(struct ovl_inode, oe))
 		return (__u64)in->i_link;
-	struct ovl_inode *o = as(struct ovl_inode, (void *)in - field_offset(struct ovl_inode, vfs_inode));
-	struct dentry *real = o->__upperdentry;
-	if (!real && o->oe->__numlower)
-		real = o->oe->__lowerstack[0].dentry;
-	return real ? (__u64)real->d_inode->i_link : 0;
+	void *o = (void *)in - field_offset(struct ovl_inode, vfs_inode);
+	__u64 real = member(struct ovl_inode, o, __upperdentry);
+	if (!real) {
+		__u64 lower = member(struct ovl_inode, o, oe);
+		__u32 n = 0;
+		bpf_probe_read_kernel(&n, sizeof(n), (void *)lower + field_offset(struct ovl_entry, __numlower));
+		if (n)
+			real = member(struct ovl_path, lower + field_offset(struct ovl_entry, __lowerstack), dentry);
+	}
+	return real ? (__u64)as(struct dentry, real)->d_inode->i_link : 0;
 }
 
 /* enter_link puts what a link says before the rest of the name. */
