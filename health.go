@@ -1,5 +1,7 @@
 package bodycam
 
+import "slices"
+
 // Counters balance: Seen = Emitted + Folded + Lost.
 type Counters struct {
 	Seen    uint64 `json:"seen"`    // calls that the sensor's hooks saw
@@ -49,6 +51,14 @@ type Health struct {
 type Completeness struct {
 	Complete bool     `json:"complete"`
 	Reasons  []string `json:"reasons,omitempty"`
+}
+
+// Lacking is the completeness of the same record, for which there are these reasons besides that it isn't whole.
+func (c Completeness) Lacking(why ...string) Completeness {
+	if len(why) == 0 {
+		return c
+	}
+	return Completeness{Reasons: append(slices.Clone(c.Reasons), why...)}
 }
 
 // Assess derives the completeness of a record from the health of its sensors.

@@ -2,6 +2,7 @@ package bodycam
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -43,6 +44,21 @@ type Run struct {
 	Copies []string `json:"copies,omitempty"`
 	Error  string   `json:"error,omitempty"` // why the run could not be carried out
 	Notes  []string `json:"notes,omitempty"`
+}
+
+// CutOff is why the record of a run without an end is incomplete.
+const CutOff = "the run was cut off, or is still being written"
+
+// Whole says whether the run's record can carry a "nothing found", by its own word: there is a reason wherever it can't.
+func (r *Run) Whole() Completeness {
+	switch c := r.Complete; {
+	case r.Ended.IsZero() && !slices.Contains(c.Reasons, CutOff):
+		return c.Lacking(CutOff)
+	case !c.Complete && len(c.Reasons) == 0:
+		return c.Lacking("the run calls its own record incomplete")
+	default:
+		return c
+	}
 }
 
 // Build says which bodycam made a run.

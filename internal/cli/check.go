@@ -151,14 +151,9 @@ func (f *checkFlags) check(ctx context.Context, r *store.Run, further []rules.So
 	if err := locate(r, findings); err != nil {
 		return nil, environment(err)
 	}
-	c := &report.Check{Run: r.Info.ID, Dir: r.Dir, Task: r.Info.Task.Name, Findings: findings, Complete: r.Info.Complete.Complete,
-		Reasons: r.Info.Complete.Reasons, Workspace: p.Judge.Workspace, Rules: report.RuleSet{List: describeRules(o.Rules)}}
-	if r.Cut() {
-		c.Complete, c.Reasons = false, append(slices.Clone(c.Reasons), "the run was cut off, or is still being written")
-	}
-	if why := gaveUp(findings); why != nil {
-		c.Complete, c.Reasons = false, append(slices.Clone(c.Reasons), why...)
-	}
+	whole := r.Info.Complete.Lacking(gaveUp(findings)...)
+	c := &report.Check{Run: r.Info.ID, Dir: r.Dir, Task: r.Info.Task.Name, Findings: findings, Complete: whole.Complete,
+		Reasons: whole.Reasons, Workspace: p.Judge.Workspace, Rules: report.RuleSet{List: describeRules(o.Rules)}}
 	if !f.noBuiltin {
 		c.Rules.Version, c.Rules.Digest = security.Version, security.Digest()
 		for _, k := range p.Judge.Rules {

@@ -157,14 +157,10 @@ func (f *compareFlags) run(ctx context.Context, s *streams, args []string) error
 
 // incomplete says why nothing can be concluded from what a run's record lacks.
 func incomplete(sub *conduct.Subject) []string {
-	if sub.Info.Complete.Complete {
+	if sub.Complete() {
 		return nil
 	}
-	why := sub.Info.Complete.Reasons
-	if sub.Info.Ended.IsZero() {
-		why = append(slices.Clone(why), "the run was cut off, or is still being written")
-	}
-	return []string{sub.Dir + ": the record is incomplete: " + strings.Join(why, "; ")}
+	return []string{sub.Dir + ": the record is incomplete: " + strings.Join(sub.Lacks(), "; ")}
 }
 
 // one prints what concerns a single run.

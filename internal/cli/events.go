@@ -28,7 +28,7 @@ and repeats and closes are told late. To sort by when things happened, sort by b
 
 With --json each line is one JSON object; docs/EVENTS.md describes its members. Paths, arguments and names are bytes:
 a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before xHH as \x5c, so nothing is lost.` +
-			exits("0  all events were printed", "2  RUN is no run directory", "3  RUN may not be read", "4  what there is was printed, and isn't all: the events file is torn, isn't what was sealed or can't be held against the ledger for want of a key, events were erased, or with --follow the recorder was killed"),
+			exits("0  all events were printed", "2  RUN is no run directory", "3  RUN may not be read", "4  what there is was printed, and isn't all: the run's record is incomplete (as bodycam show says) or has no end yet, isn't what was sealed or can't be held against the ledger for want of a key, events were erased, or with --follow the recorder was killed"),
 		Example: `  bodycam events runs/20260101-120000-ab --json | jq 'select(.type=="connect")'
   bodycam events RUN --type exec,open
   bodycam events RUN --json --follow      while it runs`,
@@ -65,11 +65,10 @@ a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before
 				}
 				return err
 			}
-			standing := new(store.Standing)
 			if follow {
 				err = r.Follow(cmd.Context(), each)
 			} else {
-				standing = new(holder).hold(r)
+				new(holder).hold(r)
 				err = r.Events(each)
 			}
 			if ferr := out.Flush(); err == nil {
@@ -84,10 +83,10 @@ a byte that isn't part of valid UTF-8 is printed as \xHH, and a backslash before
 			if errors.Is(err, cmd.Context().Err()) && follow {
 				return nil
 			}
-			if err == nil {
-				err = stands(s, args[0], standing)
+			if err != nil || follow {
+				return err
 			}
-			return err
+			return stands(s, args[0], r.Info.Complete)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")

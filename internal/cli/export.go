@@ -25,7 +25,7 @@ func exportCommand(s *streams) *cobra.Command {
   otel      OpenTelemetry spans with the GenAI conventions, in OTLP's JSON
 
 The same ledger gives the same bytes. Each form names the ledger and its records; proofs stay in the ledger. What was
-erased is left out.` + exits("0  written", "2  usage", "3  the ledger can't be read", "4  part of the ledger is closed to the keys at hand and nothing was written; or it was, of a run of which parts were erased or aren't what was sealed, as is said"),
+erased is left out.` + exits("0  written", "2  usage", "3  the ledger can't be read", "4  part of the ledger is closed to the keys at hand and nothing was written; or it was, of a run whose record is incomplete, of which parts were erased or which isn't what was sealed, as is said"),
 		Example: "  bodycam export RUN --format otel | curl -H 'Content-Type: application/json' -d @- http://127.0.0.1:4318/v1/traces\n  bodycam export RUN --format in-toto -o statement.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -50,7 +50,7 @@ erased is left out.` + exits("0  written", "2  usage", "3  the ledger can't be r
 			standing := (&holder{ring: f}).stand(r)
 			src, err := export.Open(r, lr)
 			if err == nil {
-				src.Info.Complete = standing.Complete(src.Info.Complete)
+				src.Info.Complete = standing.Complete(src.Info.Whole())
 				err = write(&b, src)
 			}
 			switch {
@@ -62,12 +62,12 @@ erased is left out.` + exits("0  written", "2  usage", "3  the ledger can't be r
 				if _, err = s.out.Write(b.Bytes()); err != nil {
 					return environment(err)
 				}
-				return stands(s, args[0], standing)
+				return stands(s, args[0], src.Info.Complete)
 			}
 			if err := writeNewFile(out, b.Bytes(), 0o600); err != nil {
 				return usage("writing the export: %w", err)
 			}
-			return stands(s, args[0], standing)
+			return stands(s, args[0], src.Info.Complete)
 		},
 	}
 	fl := cmd.Flags()

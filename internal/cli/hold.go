@@ -23,7 +23,7 @@ type holder struct {
 // run finds it incomplete.
 func (h *holder) hold(r *store.Run) *store.Standing {
 	s := h.stand(r)
-	r.Info.Complete = s.Complete(r.Info.Complete)
+	r.Info.Complete = s.Complete(r.Info.Whole())
 	return s
 }
 
@@ -38,12 +38,11 @@ func (h *holder) stand(r *store.Run) *store.Standing {
 	return s
 }
 
-// stands says on standard error what is wrong with the record that was read; that is no verdict then.
-func stands(s *streams, arg string, st *store.Standing) error {
-	why := st.Reasons()
-	if len(why) == 0 {
+// stands says on standard error what the record that was read lacks; that is no verdict then.
+func stands(s *streams, arg string, c bodycam.Completeness) error {
+	if c.Complete {
 		return nil
 	}
-	fmt.Fprintf(s.err, "bodycam: %s: %s\n", bodycam.Printable(arg), bodycam.Printable(strings.Join(why, "; ")))
+	fmt.Fprintf(s.err, "bodycam: %s: the record is incomplete: %s\n", bodycam.Printable(arg), bodycam.Printable(strings.Join(c.Reasons, "; ")))
 	return &statusError{status: ExitInconclusive}
 }

@@ -51,7 +51,7 @@ can't be shown without opening them; here it is known where every key of the ran
 
 An index (RUN/index.db) is made when it is first needed and whenever the ledger has changed.` +
 			exits("0  something was found", "1  nothing was found", "2  the expression or usage is wrong", "3  the ledger can't be read",
-				"4  nothing was found, but not everything could be looked at; or --why: its chain is of a run that isn't what was sealed, or lost events to an erasure"),
+				"4  nothing was found, but not everything could be looked at; or --why: its chain is of a run whose record is incomplete, or that isn't what was sealed"),
 		Example: `  bodycam query RUN 'tool == "shell" && effects.exit != 0'
   bodycam query RUN 'type == "open" && path == "/etc/passwd"' --proof found.bundle
   bodycam query RUN 'record.type == "finding" && severity == "critical"' --range 100-900 --json
@@ -265,7 +265,7 @@ func (f *queryFlags) chain(cmd *cobra.Command, s *streams, r *store.Run, lr *led
 	if err != nil || len(ns) != 1 {
 		return usage("--why %s: want an event's number, or record:N", f.why)
 	}
-	standing := (&holder{ring: f.ring}).hold(r) // the chain is read from the working copies too
+	(&holder{ring: f.ring}).hold(r) // the chain is read from the working copies too
 	var chain []query.Cause
 	if record {
 		chain, err = query.WhyRecord(cmd.Context(), lr, ns[0])
@@ -279,7 +279,7 @@ func (f *queryFlags) chain(cmd *cobra.Command, s *streams, r *store.Run, lr *led
 		if err := printJSON(s, chain); err != nil {
 			return environment(err)
 		}
-		return stands(s, r.Dir, standing)
+		return stands(s, r.Dir, r.Info.Complete)
 	}
 	items, err := f.approvers.approvals(r, &f.ring)
 	if err != nil {
@@ -306,7 +306,7 @@ func (f *queryFlags) chain(cmd *cobra.Command, s *streams, r *store.Run, lr *led
 	if _, err = s.out.Write([]byte(b.String())); err != nil {
 		return environment(err)
 	}
-	return stands(s, r.Dir, standing)
+	return stands(s, r.Dir, r.Info.Complete)
 }
 
 // readToken reads the token of a mirror from a file's first line.

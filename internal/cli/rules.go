@@ -230,7 +230,7 @@ func rulesTestCommand(s *streams) *cobra.Command {
 		Long: `Play recorded runs against the rules as they are (built-in and the kind's) and with further files behind them, and
 show the alerts that only one of the two gives.` +
 			exits("0  compared", "1  with --fail: an alert appears or vanishes", "2  usage, or a rule file is wrong", "3  a run can't be read",
-				"4  compared, but a run isn't what was sealed, lost events to an erasure, or can't be held against its ledger"),
+				"4  compared, but a run's record is incomplete, isn't what was sealed, or can't be held against its ledger"),
 		Example: "  bodycam rules test --rules exceptions.yaml runs/*",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -250,7 +250,8 @@ show the alerts that only one of the two gives.` +
 				if err != nil {
 					return err
 				}
-				if err := stands(s, arg, h.hold(r)); err != nil {
+				h.hold(r)
+				if err := stands(s, arg, r.Info.Complete); err != nil {
 					incomplete = err
 				}
 				list, old, now, err := tryRules(cmd.Context(), r, further)

@@ -294,8 +294,11 @@ func (f *runFlags) once(ctx context.Context, s *streams, plan *kind.Plan, h harn
 			fmt.Fprintf(s.err, "  hint: %s\n", h)
 		}
 	}
-	if status == ExitGate {
+	switch status {
+	case ExitGate:
 		f.sayWhy(s, r, gate)
+	case ExitInconclusive:
+		fmt.Fprintf(s.err, "bodycam: status %d: nothing found is no verdict, the record is incomplete: %s\n", status, bodycam.Printable(strings.Join(sum.Run.Complete.Reasons, "; ")))
 	}
 	return status, nil
 }

@@ -82,7 +82,7 @@ func weigh(st *store.Standing, sum *report.Summary) {
 			sum.Remade = append(sum.Remade, name)
 		}
 	}
-	rest := store.Standing{Erased: st.Erased, Unknown: st.Unknown} // the other has its own place
+	rest := store.Standing{Refused: st.Refused, Erased: st.Erased, Unknown: st.Unknown} // the other has its own place
 	sum.Run.Complete = rest.Complete(sum.Run.Complete)
 }
 
@@ -112,9 +112,11 @@ func summariseAll(r *store.Run, all bool) (*report.Summary, error) {
 		}
 	}
 	y := yardstick(r)
+	info := r.Info
+	info.Complete = info.Whole().Lacking(gaveUp(findings)...)
 	s := &report.Summary{
-		Run: r.Info, Dir: r.Dir, Findings: findings, Apart: map[string]int{},
-		Account: account(r, rows, links), NotSeen: notSeen(r, f), Completed: r.Info.Complete.Complete && !f.Torn && !r.Cut(),
+		Run: info, Dir: r.Dir, Findings: findings, Apart: map[string]int{},
+		Account: account(r, rows, links), NotSeen: notSeen(r, f), Completed: info.Complete.Complete && !f.Torn,
 		Unusual: []report.Unusual{}, NotStarted: notStarted(&r.Info), LastWords: lastWords(r),
 	}
 	slices.SortStableFunc(s.Findings, func(a, b bodycam.Finding) int { return cmp.Compare(b.Severity, a.Severity) })

@@ -65,7 +65,7 @@ func (c *Comparison) Add(s *Subject) error {
 	}
 	i := s.Info
 	r := &RunReport{ID: i.ID, Dir: s.Dir, Task: i.Task.Name, Model: i.Agent.Model, Agent: i.Agent.Harness, Kind: i.Kind, Digest: i.Task.Digest,
-		Version: i.Agent.Version, Started: i.Started, Outcome: i.Outcome.Status, Complete: s.Complete(), Lacks: i.Complete.Reasons,
+		Version: i.Agent.Version, Started: i.Started, Outcome: i.Outcome.Status, Complete: s.Complete(), Lacks: s.Lacks(),
 		Coverage: s.Coverage(), Leaks: s.Leaks(), Unrelated: s.Unrelated(), Verdicts: verdicts, Noise: noiseOf(s.Features)}
 	r.own = profileOf(s.Features, c.opts, false, c.names)
 	r.raw = profileOf(s.Features, c.opts, true, c.names)

@@ -46,8 +46,21 @@ func Open(r *store.Run, join features.Join) (*Subject, error) {
 }
 
 // Complete tells whether "nothing found" can be said of the run.
-func (s *Subject) Complete() bool {
-	return s.Info.Complete.Complete && !s.Features.Torn && !s.Features.OneManifest
+func (s *Subject) Complete() bool { return s.whole().Complete }
+
+// Lacks says why "nothing found" can't be said of the run.
+func (s *Subject) Lacks() []string { return s.whole().Reasons }
+
+// whole is what the run says of its record, with what reading it showed. A run without an end is judged as one that goes on.
+func (s *Subject) whole() bodycam.Completeness {
+	c := s.Info.Complete
+	if s.Features.Torn {
+		c = c.Lacking("its events end in the middle of one")
+	}
+	if s.Features.OneManifest {
+		c = c.Lacking("what changed in the workspace is not known, since its state before or after the run was not recorded")
+	}
+	return c
 }
 
 // Findings are all that the analysis says of one run: the gravest first, then in the order of the events.

@@ -65,7 +65,7 @@ type Limits struct {
 	Disk   Size    `json:"disk,omitempty" doc:"Bytes that may be written to the overlay."`
 	Inodes int64   `json:"inodes,omitempty" doc:"Files that may be made in the overlay." check:"count"`
 	Output Size    `json:"output,omitempty" doc:"Bytes kept of each step's and the agent's output; the rest is counted."`
-	Record Size    `json:"record,omitempty" doc:"Bytes of the record (events and their sealed copy) at which the run is stopped, with all that was recorded."`
+	Record Size    `json:"record,omitempty" doc:"Bytes of the record (events and their sealed copy) at which the run is stopped. All that was recorded is kept, and the record is incomplete: nothing found is no verdict."`
 }
 
 // Bind makes a host path visible in the box.

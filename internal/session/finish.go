@@ -114,6 +114,9 @@ func (s *run) settle(ctx context.Context) error {
 	if s.unguard != nil {
 		s.unguard()
 	}
+	if s.full != "" {
+		s.lacks = append(s.lacks, "it was ended early: "+s.full)
+	}
 	s.judged()
 	s.stopping.Wait()
 	if err := s.box.Kill(ctx, sandbox.GroupAgent); err != nil {
@@ -138,7 +141,7 @@ func (s *run) settle(ctx context.Context) error {
 		note, err := s.exchanges.save()
 		errs = append(errs, err)
 		if note != "" {
-			s.note("%s", note)
+			s.lacks = append(s.lacks, note)
 		}
 		health = append(health, s.proxy.Health())
 	}
@@ -156,7 +159,7 @@ func (s *run) settle(ctx context.Context) error {
 		errs = append(errs, s.w.Coverage(h))
 	}
 	s.update(func(r *bodycam.Run) {
-		r.Sensors, r.Complete, r.Windows = health, bodycam.Assess(health), s.obs.spans()
+		r.Sensors, r.Complete, r.Windows = health, bodycam.Assess(health).Lacking(s.lacks...), s.obs.spans()
 		r.Guard = guarded
 	})
 	return distinct(errs)

@@ -67,6 +67,7 @@ func diskLow(dir string) error {
 func (s *run) guard() (stop func(), err error) {
 	dir := s.w.Dir()
 	var low error
+	full := ""
 	look := func() (reason string) {
 		if left, rerr := room(dir); rerr != nil {
 			return rerr.Error()
@@ -85,14 +86,13 @@ func (s *run) guard() (stop func(), err error) {
 		return nil, low
 	}
 	end := regularly(guardEvery, func() bool {
-		reason := look()
-		if reason != "" {
-			s.stop(reason)
+		if full = look(); full != "" {
+			s.stop(full)
 		}
-		return reason == ""
+		return full == ""
 	})
 	return sync.OnceFunc(func() {
 		end()
-		s.diskLow = low
+		s.full, s.diskLow = full, low
 	}), nil
 }

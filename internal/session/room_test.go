@@ -40,7 +40,10 @@ func TestRecordLimit(t *testing.T) {
 		p.Judge.Workspace = nil
 	})
 	o.Dir = filepath.Join(small(t, "512m"), "run") // where the limit fails, no more than this is filled
-	r := mustRun(t, o)
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	n := recordSize(r.Dir)
 	if n < most || n > 100<<20 {
 		t.Errorf("the record is %d bytes long", n)
@@ -50,6 +53,22 @@ func TestRecordLimit(t *testing.T) {
 	}
 	if _, err := os.Stat(r.Path(store.StoppedFile)); err != nil {
 		t.Error(err)
+	}
+	if c := r.Info.Complete; c.Complete || !strings.Contains(strings.Join(c.Reasons, " "), "ended early: the record is") {
+		t.Errorf("the record is called %+v", c)
+	}
+}
+
+// A run that could not be carried out to its end has no whole record, whatever its sensors saw.
+func TestFailedCollect(t *testing.T) {
+	needRoot(t)
+	o := options(t, []string{"true"}, func(p *kind.Plan) { p.Timeouts.Collect = 1 })
+	r, err := Run(t.Context(), o)
+	if err == nil {
+		t.Fatal("collecting in a nanosecond was no error")
+	}
+	if c := r.Info.Complete; c.Complete || !strings.Contains(strings.Join(c.Reasons, " "), "the run failed: collect: ") || len(r.Info.Sensors) == 0 {
+		t.Errorf("the record is called %+v", c)
 	}
 }
 
@@ -68,7 +87,7 @@ func TestDiskLow(t *testing.T) {
 	if !errors.Is(err, ErrEnvironment) || !errors.Is(err, unix.ENOSPC) || !errors.As(err, &p) || filepath.Dir(p.Path) != o.Dir {
 		t.Errorf("the error is %v", err)
 	}
-	if !r.Info.Complete.Complete || !strings.Contains(strings.Join(r.Info.Notes, " "), "is left") {
+	if c := strings.Join(r.Info.Complete.Reasons, " "); r.Info.Complete.Complete || !strings.Contains(c, "ended early: little of the disk") || !strings.Contains(strings.Join(r.Info.Notes, " "), "is left") {
 		t.Fatalf("the run says %+v, %q", r.Info.Complete, r.Info.Notes)
 	}
 	var st unix.Statfs_t

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ type Standing struct {
 	Unsealed []string // what isn't what was sealed, and why
 	Remade   []string // derived copies that differ, and may have been made again
 	Erased   string   // what was erased, by whom, when and why, as the ledger tells it; "" where nothing was
+	Refused  []string // what the ledger itself says that it was given and could not take
 	Unknown  string   // why the copies can't be compared; "" where they were
 }
 
@@ -29,6 +29,7 @@ func (s *Standing) Reasons() []string {
 	for _, u := range s.Unsealed {
 		out = append(out, "not what was sealed: "+u)
 	}
+	out = append(out, s.Refused...)
 	if s.Erased != "" {
 		out = append(out, s.Erased)
 	}
@@ -40,10 +41,7 @@ func (s *Standing) Reasons() []string {
 
 // Complete is what the run says of its record, with what its standing takes from that.
 func (s *Standing) Complete(c bodycam.Completeness) bodycam.Completeness {
-	if why := s.Reasons(); len(why) > 0 {
-		return bodycam.Completeness{Reasons: append(slices.Clone(c.Reasons), why...)}
-	}
-	return c
+	return c.Lacking(s.Reasons()...)
 }
 
 // Standing holds the run against its ledger, as far as its identities reach. It doesn't verify the ledger itself. Of a
@@ -81,7 +79,7 @@ func (r *Run) Standing() *Standing {
 	case !c.ended && !r.Cut():
 		s.Unsealed = append(s.Unsealed, InfoFile+" says that the run ended, and its ledger holds no end")
 	}
-	if err := s.erasures(lr, c); err != nil {
+	if err := s.missing(lr, c); err != nil {
 		s.Unsealed = append(s.Unsealed, err.Error())
 	}
 	if n := len(s.Unsealed); n > mostUnsealed {
@@ -90,20 +88,28 @@ func (r *Run) Standing() *Standing {
 	return s
 }
 
-// erasures reads what the ledger tells of erasures, and holds it against the keys that are gone.
-func (s *Standing) erasures(lr *ledger.Reader, c *comparer) error {
+// missing reads what the ledger tells of what could not be sealed and of erasures, and holds these against the keys that are gone.
+func (s *Standing) missing(lr *ledger.Reader, c *comparer) error {
 	var told []string
 	epochs, records := map[uint64]bool{}, map[uint64]bool{}
 	for rec, err := range lr.Records(0) {
 		if err != nil {
 			return fmt.Errorf("reading the ledger: %w", err)
 		}
-		if rec.Type != ledger.TypeErase {
+		if rec.Type != ledger.TypeErase && rec.Type != ledger.TypeGap {
 			continue
 		}
 		b, err := lr.Payload(rec)
 		if err != nil {
-			return fmt.Errorf("reading the erasure in record %d: %w", rec.Seq, err)
+			return fmt.Errorf("reading what record %d says of what isn't there: %w", rec.Seq, err)
+		}
+		if rec.Type == ledger.TypeGap {
+			n, err := ledger.ParseGapNote(b)
+			if err != nil {
+				return fmt.Errorf("record %d: %w", rec.Seq, err)
+			}
+			s.Refused = append(s.Refused, fmt.Sprintf("record %d: the storage was full: %s, with %s, could not be sealed", rec.Seq, counted(int(n.Records), "record"), counted(int(n.Events), "event")))
+			continue
 		}
 		n, err := ledger.ParseEraseNote(b)
 		if err != nil {
