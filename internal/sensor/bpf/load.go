@@ -25,8 +25,7 @@ type programs struct {
 
 // load loads the programs, told which cgroup is theirs. Nothing is attached yet.
 func load(cgroup string, opt Options, t *callTables) (*programs, error) {
-	id, level, err := cgroupID(cgroup)
-	if err != nil {
+	if err := checkCgroup(cgroup); err != nil {
 		return nil, err
 	}
 	var ns unix.Stat_t
@@ -43,8 +42,8 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 		stop = 0
 	}
 	for name, v := range map[string]any{
-		sensorVarTargetCgroup: id, sensorVarTargetLevel: level, sensorVarHostMntns: uint32(ns.Ino),
-		sensorVarCalls64: t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls, sensorVarWatched: t.watched, sensorVarTypeDenied: uint8(bodycam.TypeDenied),
+		sensorVarHostMntns: uint32(ns.Ino),
+		sensorVarCalls64:   t.amd64, sensorVarCalls32: t.i386, sensorVarSocketcalls: t.socketcalls, sensorVarWatched: t.watched, sensorVarTypeDenied: uint8(bodycam.TypeDenied),
 		sensorVarWakeAt: opt.wakeBytes(), sensorVarStopAt: stop, sensorVarExitTellsLast: exitTellsLast(types),
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {
@@ -58,6 +57,10 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	p := &programs{}
 	if err := spec.LoadAndAssign(&p.objs, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.7 or later are needed; bodycam doctor tries each): %w", err)
+	}
+	if err := p.aim(cgroup); err != nil {
+		p.close()
+		return nil, err
 	}
 	return p, nil
 }
@@ -80,35 +83,43 @@ func exitTellsLast(cache *btf.Cache) bool {
 	return ok && len(proto.Params) >= 3 // the first is the hook's own
 }
 
-// cgroupID returns the id of a cgroup v2 directory and its depth below the root of the hierarchy.
-func cgroupID(dir string) (id uint64, level uint32, err error) {
+// checkCgroup tells what is wrong with a directory that is to be observed.
+func checkCgroup(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return 0, 0, fmt.Errorf("cgroup %q: the path has to be absolute", dir)
+		return fmt.Errorf("cgroup %q: the path has to be absolute", dir)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, 0, fmt.Errorf("cgroup %s: %w", dir, err)
+		return fmt.Errorf("cgroup %s: %w", dir, err)
 	}
 	if fs.Type != unix.CGROUP2_SUPER_MAGIC {
-		return 0, 0, fmt.Errorf("cgroup %s is not in a cgroup v2 hierarchy: make it below a cgroup2 mount", dir)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return 0, 0, fmt.Errorf("cgroup %s: %w", dir, err)
+		return fmt.Errorf("cgroup %s is not in a cgroup v2 hierarchy: make it below a cgroup2 mount", dir)
 	}
 	root, inHierarchy, err := cgroupMount(dir)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	rel, err := filepath.Rel(root, dir)
 	if err != nil {
-		return 0, 0, fmt.Errorf("cgroup %s below its mount %s: %w", dir, root, err)
+		return fmt.Errorf("cgroup %s below its mount %s: %w", dir, root, err)
 	}
-	full := filepath.Join(inHierarchy, rel)
-	if full == "/" {
-		return 0, 0, fmt.Errorf("cgroup %s is the whole machine: observe one below it", dir)
+	if filepath.Join(inHierarchy, rel) == "/" {
+		return fmt.Errorf("cgroup %s is the whole machine: observe one below it", dir)
 	}
-	return st.Ino, uint32(strings.Count(full, "/")), nil
+	return nil
+}
+
+// aim tells the programs which cgroup is theirs.
+func (p *programs) aim(cgroup string) error {
+	fd, err := unix.Open(cgroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening cgroup %s: %w", cgroup, err)
+	}
+	defer unix.Close(fd)
+	if err := p.objs.Target.Put(uint32(0), uint32(fd)); err != nil {
+		return fmt.Errorf("giving cgroup %s to the BPF programs: %w", cgroup, err)
+	}
+	return nil
 }
 
 // cgroupMount finds the mount that a cgroup v2 directory lies in, and which part of the hierarchy it shows.

@@ -419,6 +419,7 @@ const (
 	sensorMapScratches      = "scratches"
 	sensorMapSocks          = "socks"
 	sensorMapStopped        = "stopped"
+	sensorMapTarget         = "target"
 	sensorProgFlushSocks    = "flush_socks"
 	sensorProgFlushTasks    = "flush_tasks"
 	sensorProgOnConnect4    = "on_connect4"
@@ -449,8 +450,6 @@ const (
 	sensorVarSocketcalls    = "socketcalls"
 	sensorVarStopAt         = "stop_at"
 	sensorVarStops          = "stops"
-	sensorVarTargetCgroup   = "target_cgroup"
-	sensorVarTargetLevel    = "target_level"
 	sensorVarTree           = "tree"
 	sensorVarTypeDenied     = "type_denied"
 	sensorVarTypesForGo     = "types_for_go"
@@ -535,6 +534,7 @@ type sensorMapSpecs struct {
 	Scratches  *ebpf.MapSpec `ebpf:"scratches"`
 	Socks      *ebpf.MapSpec `ebpf:"socks"`
 	Stopped    *ebpf.MapSpec `ebpf:"stopped"`
+	Target     *ebpf.MapSpec `ebpf:"target"`
 }
 
 // sensorVariableSpecs contains global variables before they are loaded into the kernel.
@@ -552,8 +552,6 @@ type sensorVariableSpecs struct {
 	Socketcalls   *ebpf.VariableSpec `ebpf:"socketcalls"`
 	StopAt        *ebpf.VariableSpec `ebpf:"stop_at"`
 	Stops         *ebpf.VariableSpec `ebpf:"stops"`
-	TargetCgroup  *ebpf.VariableSpec `ebpf:"target_cgroup"`
-	TargetLevel   *ebpf.VariableSpec `ebpf:"target_level"`
 	Tree          *ebpf.VariableSpec `ebpf:"tree"`
 	TypeDenied    *ebpf.VariableSpec `ebpf:"type_denied"`
 	TypesForGo    *ebpf.VariableSpec `ebpf:"types_for_go"`
@@ -591,6 +589,7 @@ type sensorMaps struct {
 	Scratches  *ebpf.Map `ebpf:"scratches"`
 	Socks      *ebpf.Map `ebpf:"socks"`
 	Stopped    *ebpf.Map `ebpf:"stopped"`
+	Target     *ebpf.Map `ebpf:"target"`
 }
 
 func (m *sensorMaps) Close() error {
@@ -605,6 +604,7 @@ func (m *sensorMaps) Close() error {
 		m.Scratches,
 		m.Socks,
 		m.Stopped,
+		m.Target,
 	)
 }
 
@@ -623,8 +623,6 @@ type sensorVariables struct {
 	Socketcalls   *ebpf.Variable `ebpf:"socketcalls"`
 	StopAt        *ebpf.Variable `ebpf:"stop_at"`
 	Stops         *ebpf.Variable `ebpf:"stops"`
-	TargetCgroup  *ebpf.Variable `ebpf:"target_cgroup"`
-	TargetLevel   *ebpf.Variable `ebpf:"target_level"`
 	Tree          *ebpf.Variable `ebpf:"tree"`
 	TypeDenied    *ebpf.Variable `ebpf:"type_denied"`
 	TypesForGo    *ebpf.Variable `ebpf:"types_for_go"`

@@ -18,8 +18,6 @@
 #define SIGSTOP 19
 
 /* Set by the recorder before loading. */
-const volatile __u64 target_cgroup = 0; /* id of the cgroup whose subtree is observed */
-const volatile __u32 target_level = 0;  /* its depth */
 const volatile __u32 host_mntns = 0;    /* the recorder's mount namespace */
 const volatile __u32 stop_at = 0;       /* bytes waiting before the writer is stopped */
 const volatile bool exit_tells_last = false; /* sched_process_exit has a second argument */
@@ -79,6 +77,14 @@ struct {
 	__type(value, struct scratch);
 } scratches SEC(".maps");
 
+/* The cgroup whose subtree is observed. The recorder puts it in. */
+struct {
+	__uint(type, MAP_CGROUP_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} target SEC(".maps");
+
 /* Processes that back-pressure stopped: tgid to start time. The recorder continues them. */
 struct {
 	__uint(type, MAP_HASH);
@@ -101,16 +107,10 @@ static inline_always struct task_struct *current(void)
 	return untrusted(struct task_struct, bpf_get_current_task_btf());
 }
 
-/* mine tells whether the current task is in the target's subtree. It is asked for most system calls of the machine. */
-static inline_always bool mine(struct task_struct *t)
+/* mine tells whether the current task is in the target's subtree. */
+static inline_always bool mine(void)
 {
-	if (!field_exists(struct cgroup, ancestors))
-		return bpf_get_current_ancestor_cgroup_id(target_level) == target_cgroup;
-	struct cgroup *g = t->cgroups->dfl_cgrp;
-	if (g->level < (int)target_level)
-		return false;
-	__u64 up = (__u64)g + field_offset(struct cgroup, ancestors) + target_level * sizeof(g);
-	return as(struct cgroup, word(up))->kn->id == target_cgroup;
+	return bpf_current_task_under_cgroup(&target, 0) == 1;
 }
 
 static inline_always struct scratch *scratch(void)

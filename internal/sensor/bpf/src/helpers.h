@@ -12,7 +12,7 @@
 #define __type(name, val) typeof(val) *name
 #define kfunc extern __attribute__((section(".ksyms"), weak))
 
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_CGROUP_ARRAY = 8, MAP_LRU_HASH = 9, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
 enum { F_NO_PREALLOC = 1, F_CLONE = 1 << 9 };
 enum { STORAGE_CREATE = 1, NO_EXIST = 1 };
 enum { RB_NO_WAKEUP = 1, RB_FORCE_WAKEUP = 2, RB_AVAIL_DATA = 0 };
@@ -24,6 +24,7 @@ static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static __u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_skb_load_bytes)(const void *skb, __u32 off, void *to, __u32 len) = (void *)26;
 static __u64 (*bpf_get_current_task)(void) = (void *)35;
+static long (*bpf_current_task_under_cgroup)(void *map, __u32 index) = (void *)37;
 static __u64 (*bpf_get_socket_cookie)(void *ctx) = (void *)46;
 static struct bpf_sock *(*bpf_sk_fullsock)(struct bpf_sock *sk) = (void *)95;
 static void *(*bpf_sk_storage_get)(void *map, void *sk, void *value, __u64 flags) = (void *)107;
@@ -32,7 +33,6 @@ static long (*bpf_probe_read_user)(void *to, __u32 size, const void *from) = (vo
 static long (*bpf_probe_read_kernel)(void *to, __u32 size, const void *from) = (void *)113;
 static long (*bpf_probe_read_user_str)(void *to, __u32 size, const void *from) = (void *)114;
 static long (*bpf_probe_read_kernel_str)(void *to, __u32 size, const void *from) = (void *)115;
-static __u64 (*bpf_get_current_ancestor_cgroup_id)(int level) = (void *)123;
 static __u64 (*bpf_ktime_get_boot_ns)(void) = (void *)125;
 static long (*bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flags) = (void *)130;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;

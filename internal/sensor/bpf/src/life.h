@@ -84,7 +84,7 @@ int on_exec(__u64 *ctx)
 {
 	struct linux_binprm *bp = untrusted(struct linux_binprm, ctx[2]);
 	struct task_struct *t = current();
-	if (!mine(t))
+	if (!mine())
 		return 0;
 	struct scratch *s = scratch();
 	struct mm_struct *mm = t->mm;
@@ -146,7 +146,7 @@ int on_newtask(__u64 *ctx)
 {
 	struct task_struct *child = untrusted(struct task_struct, ctx[0]);
 	__u64 flags = ctx[1];
-	if ((flags & CLONE_THREAD) || !mine(current()))
+	if ((flags & CLONE_THREAD) || !mine())
 		return 0;
 	put_life(K_FORK, SRC_FORK, flags, child->pid, child->start_boottime);
 	if (flags & CLONE_NEW)
@@ -177,7 +177,7 @@ SEC("tp_btf/sched_process_exit")
 int on_exit(__u64 *ctx)
 {
 	struct task_struct *t = current();
-	if (!mine(t))
+	if (!mine())
 		return 0;
 	struct cache *c = my_cache();
 	if (c) {
@@ -203,7 +203,7 @@ int on_signal(__u64 *ctx)
 	__u64 raw = ctx[1];
 	struct task_struct *to = untrusted(struct task_struct, ctx[2]);
 	struct task_struct *t = current();
-	if (raw <= 1 || !mine(t)) /* 0 and 1 stand for the kernel's own */
+	if (raw <= 1 || !mine()) /* 0 and 1 stand for the kernel's own */
 		return 0;
 	struct kernel_siginfo *info = as(struct kernel_siginfo, raw);
 	if (info->si_code > 0 || to->tgid == t->tgid)
@@ -230,7 +230,7 @@ SEC("tp_btf/io_uring_submit_req")
 int on_uring(__u64 *ctx)
 {
 	struct io_kiocb *req = untrusted(struct io_kiocb, ctx[0]);
-	if (!mine(current()))
+	if (!mine())
 		return 0;
 	struct scratch *s = scratch();
 	if (!s)

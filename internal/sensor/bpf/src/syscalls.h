@@ -618,7 +618,7 @@ static inline_always void copy_call(struct scratch *s, const volatile struct cal
 static noinline_fn int on_other_abi(struct pt_regs *regs, long ret, __u64 nr)
 {
 	struct scratch *s = scratch();
-	if (!s || !mine(current()))
+	if (!s || !mine())
 		return 0;
 	s->abi = nr & X32_BIT ? ABI_X32 : ABI_I386;
 	s->nr = nr;
@@ -672,7 +672,7 @@ static noinline_fn int on_watched(struct pt_regs *regs, long ret, __u64 nr)
 	__u8 act = c->act;
 	if (act == A_NONE && ret == -ENOSYS && (compat || index != nr))
 		return on_other_abi(regs, ret, nr);
-	if (act == A_NONE || no_matter(act, regs, ret, compat) || !mine(t))
+	if (act == A_NONE || no_matter(act, regs, ret, compat) || !mine())
 		return 0;
 	if (act == A_READ || act == A_WRITE || act == A_CLOSE)
 		return on_descriptor(t, act, compat ? regs->bx : regs->di, ret);
