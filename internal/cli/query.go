@@ -42,7 +42,8 @@ files name, size, sha256 and text; rows of the agent's account kind, tool, comma
 has besides record.seq, record.type (events, action, finding, file, row, run and so on), record.kind, record.epoch, record.time,
 record.wall and record.digest. An expression that asks for none but these opens no payload. A name that is none of
 these, and that nothing in the log has, is an error, with the nearest right name; names inside args, params, env and the like are whatever
-the agent chose, and where payloads are closed theirs can't be known: such a field is null.
+the agent chose, and where payloads are closed theirs can't be known: such a field is null. So is a comparison with what
+the field can't be (port != "80" would hold for everything): write numbers, true and false without quotes, texts in quotes.
 
 Answers carry sequence numbers and say what they cover: payloads that no key at hand opens, and such as were erased, are
 counted and not passed over. With --proof FILE the answers go into a bundle that anybody can verify; with --range too,

@@ -18,26 +18,68 @@ import (
 // A field's name with a slip of the pen would find nothing, and nothing would say why. So a name must be one that what
 // bodycam records can have, or that something in the log has: other programs record what they like.
 
-// eventFields are the members of an event's JSON, otherFields those of approvals and delegations.
+// eventFields are the members of an event's JSON, otherFields those of approvals and delegations; after each name its kinds of
+// value, by their letters in [kindLetters].
 var (
-	eventFields = strings.Fields(`seq time boot type syscall abi flags pid pid_start tid ppid uid exe argv cwd path path_given dev_ino access bytes
-		proto laddr addr port host host_source errno count window sensor error ppid_start gid session script argv_len argv_sha256 path2 path2_given
-		bytes_read bytes_written mapped last_boot unix answers cookie child_pid child_start signal status exit_code marks detail`)
-	otherFields = strings.Fields(`record digest approver prompt decision time signature key
-		role to scope nonce subject parent log signer records raw`)
+	eventFields = strings.Fields(`seq:n time:t boot:n type:t syscall:t abi:t flags:n pid:n pid_start:n tid:n ppid:n uid:n exe:t argv:t cwd:t path:t path_given:t
+		dev_ino:t access:t bytes:n proto:t laddr:t addr:t port:n host:t host_source:t errno:n count:n window:t sensor:t error:t ppid_start:n gid:n session:n
+		script:t argv_len:n argv_sha256:t path2:t path2_given:t bytes_read:n bytes_written:n mapped:b last_boot:n unix:t answers:t cookie:n child_pid:n
+		child_start:n signal:n status:n exit_code:n marks:t detail:t`)
+	otherFields = strings.Fields(`record:n digest:t approver:t prompt:t decision:t time:nt signature:t key:t
+		role:t to:t scope:t nonce:t subject:t parent:nt log:t signer:t records:n raw:t`)
+	kindLetters = map[rune]kind{'b': kindBool, 'n': kindNumber, 't': kindString}
 )
 
-// vocabulary is every name, with dots, that a payload of bodycam's can have. The value tells that any name may follow.
-var vocabulary = sync.OnceValue(func() map[string]bool {
-	v := map[string]bool{"tool": false, "text": false}
-	for _, name := range slices.Concat(eventFields, otherFields) {
-		v[name] = false
+// kindSet is a set of kinds of value; the empty one says that nothing is known.
+type kindSet uint8
+
+func setOf(kinds ...kind) (s kindSet) {
+	for _, k := range kinds {
+		s |= 1 << k
 	}
-	for _, side := range []string{"request.", "accept."} {
-		for _, name := range otherFields {
-			v[side+name] = false
+	return s
+}
+
+// any is the first kind of the set.
+func (s kindSet) any() kind {
+	for k := kindBool; k <= kindObject; k++ {
+		if s&setOf(k) != 0 {
+			return k
 		}
-		v[strings.TrimSuffix(side, ".")] = false
+	}
+	return kindNull
+}
+
+// named is what is known of a name.
+type named struct {
+	kinds kindSet // of its values
+	open  bool    // any name may follow, of values of
+	below kindSet
+}
+
+// spelt reads name:kinds.
+func spelt(field string) (name string, s kindSet) {
+	name, letters, _ := strings.Cut(field, ":")
+	for _, l := range letters {
+		s |= setOf(kindLetters[l])
+	}
+	return name, s
+}
+
+// vocabulary is every name, with dots, that a payload of bodycam's can have.
+var vocabulary = sync.OnceValue(func() map[string]named {
+	v := map[string]named{"tool": {kinds: setOf(kindString)}, "text": {kinds: setOf(kindString)}}
+	add := func(prefix string, fields []string) {
+		for _, f := range fields {
+			name, s := spelt(f)
+			v[prefix+name] = named{kinds: s | v[prefix+name].kinds}
+		}
+	}
+	add("", eventFields)
+	add("", otherFields)
+	for _, side := range []string{"request", "accept"} {
+		add(side+".", otherFields)
+		v[side] = named{kinds: setOf(kindObject)}
 	}
 	for _, t := range []any{bodycam.Action{}, bodycam.Finding{}, bodycam.Row{}, bodycam.Run{}, payload.FileHead{}} {
 		addFields(v, "", reflect.TypeOf(t))
@@ -51,27 +93,25 @@ var (
 )
 
 // addFields adds the members of a type's JSON form.
-func addFields(v map[string]bool, prefix string, t reflect.Type) {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array {
+func addFields(v map[string]named, prefix string, t reflect.Type) {
+	for t != reflect.TypeFor[[]byte]() && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
 		if t == reflect.TypeFor[json.RawMessage]() {
 			break
 		}
 		t = t.Elem()
 	}
 	name := strings.TrimSuffix(prefix, ".")
-	known := func(name string) {
-		if _, ok := v[name]; !ok {
-			v[name] = false
-		}
-	}
+	known := func(name string, s kindSet) { v[name] = named{kinds: s | v[name].kinds, open: v[name].open} }
 	switch {
-	case t == reflect.TypeFor[json.RawMessage](), t.Kind() == reflect.Map, t.Kind() == reflect.Interface:
-		v[name] = true
+	case t == reflect.TypeFor[json.RawMessage](), t.Kind() == reflect.Interface:
+		v[name] = named{open: true}
+	case t.Kind() == reflect.Map:
+		v[name] = named{kinds: setOf(kindObject), open: true, below: kindsOf(t.Elem())}
 	case t.Kind() != reflect.Struct, t.Implements(jsonMarshaler), t.Implements(textMarshaler):
-		known(name) // a scalar: nothing follows
+		known(name, kindsOf(t)) // a scalar: nothing follows
 	default:
 		if name != "" {
-			known(name)
+			known(name, setOf(kindObject))
 		}
 		for i := range t.NumField() {
 			f := t.Field(i)
@@ -89,19 +129,31 @@ func addFields(v map[string]bool, prefix string, t reflect.Type) {
 	}
 }
 
-// mayBe tells whether a payload of bodycam's can have a path.
-func mayBe(path []step) bool {
+// kindsOf are the kinds of value that a type's JSON form has.
+func kindsOf(t reflect.Type) kindSet {
+	if t == reflect.TypeFor[[]byte]() {
+		return setOf(kindString)
+	}
+	b, err := json.Marshal(reflect.Zero(t).Interface())
+	if v, ok := scalar(b); err == nil && ok && v.kind != kindNull {
+		return setOf(v.kind)
+	}
+	return 0
+}
+
+// mayBe tells whether a payload of bodycam's can have a path, and with what kinds of value.
+func mayBe(path []step) (kinds kindSet, ok bool) {
 	v := vocabulary()
 	text := pathText(path)
-	if _, ok := v[text]; ok {
-		return true
+	if n, ok := v[text]; ok {
+		return n.kinds, true
 	}
 	for i := len(text); i > 0; i = strings.LastIndexByte(text[:i], '.') {
-		if v[text[:i]] {
-			return true
+		if n := v[text[:i]]; n.open {
+			return n.below, true
 		}
 	}
-	return false
+	return 0, false
 }
 
 // checkFields makes sure that every field of an expression can be there: it is one of bodycam's, or some payload of the
@@ -109,7 +161,7 @@ func mayBe(path []step) bool {
 func (x *Expr) checkFields(ctx context.Context, lr *ledger.Reader) error {
 	var unknown []*operand
 	x.root.operands(func(o *operand) {
-		if o.path[0].name != "record" && !mayBe(o.path) {
+		if _, ok := mayBe(o.path); o.path[0].name != "record" && !ok {
 			unknown = append(unknown, o)
 		}
 	})

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,8 +12,9 @@ import (
 )
 
 // A value that a field can't have finds nothing too, and says as little of why: a type with a slip of the pen, a number in
-// quotes. A type must be one that bodycam records, or one that something in the log has; of other fields, what finds
-// nothing is held against the kinds of value (number, text, truth) that the field has in the log.
+// quotes; and asked for its opposite, everything answers. A type must be one that bodycam records, or one that something in the
+// log has. A field must be compared with its own kind of value (number, text, truth): that is known of bodycam's own, and of
+// others held against the log.
 
 // literals calls f with each field that an expression compares with a value.
 func (x *Expr) literals(f func(field *operand, lit *value)) {
@@ -89,50 +89,133 @@ func (x *Expr) noSuch(field *operand, what, name string, known []string) error {
 }
 
 // kindNames are what the kinds of value are called.
-var kindNames = map[kind]string{kindBool: "true or false", kindNumber: "a number", kindString: "a text"}
+var kindNames = map[kind]string{kindBool: "true or false", kindNumber: "a number", kindString: "a text", kindObject: "an object"}
+
+// known are the kinds of value that an operand can have; none where nothing is known.
+func (o *operand) known() kindSet {
+	switch {
+	case o.lit != nil:
+		return setOf(o.lit.kind)
+	case o.path[0].name == "record" && len(o.path) == 2:
+		if slices.Contains([]string{"type", "kind", "time", "digest"}, o.path[1].name) {
+			return setOf(kindString)
+		}
+		return setOf(kindNumber)
+	}
+	kinds, _ := mayBe(o.path)
+	return kinds
+}
+
+// unlike is a comparison of what can't be equal.
+type unlike struct {
+	a, b   *operand
+	ka, kb kindSet // kinds of a, which is a field, and of b
+}
+
+// pairs calls f with each field of an expression, and what it is compared with. not tells that the opposite is asked for.
+func pairs(n node, not bool, f func(a, b *operand, not bool)) {
+	switch n := n.(type) {
+	case *group:
+		for _, k := range n.of {
+			pairs(k, not, f)
+		}
+	case *negation:
+		pairs(n.of, true, f)
+	case *test:
+		for i := range n.right {
+			switch a, b := &n.left, &n.right[i]; {
+			case a.lit != nil && a.lit.kind == kindNull, b.lit != nil && b.lit.kind == kindNull:
+			case a.path != nil:
+				f(a, b, not)
+			case b.path != nil:
+				f(b, a, not)
+			}
+		}
+	}
+}
+
+// checkKnown makes sure that no field is compared with what it can't be: the opposite of such a comparison holds for all there
+// is. Fields of no known kind are held against the log, where their comparison's opposite is asked for. What other programs
+// recorded under a name of ours is up to them.
+func (x *Expr) checkKnown(ctx context.Context, lr *ledger.Reader) error {
+	var all []unlike
+	pairs(x.root, false, func(a, b *operand, not bool) {
+		u := unlike{a, b, a.known(), b.known()}
+		if (u.ka == 0 || u.kb == 0) && not || u.ka != 0 && u.kb != 0 && u.ka&u.kb == 0 {
+			all = append(all, u)
+		}
+	})
+	return x.refuse(ctx, lr, all)
+}
 
 // checkKinds makes sure, of an expression that found nothing, that its fields aren't compared with values of a kind that
 // they never have.
 func (x *Expr) checkKinds(ctx context.Context, lr *ledger.Reader) error {
-	type compared struct {
-		field *operand
-		lit   *value
-		seen  map[kind]bool
-	}
-	var all []*compared
-	x.literals(func(field *operand, lit *value) {
-		if lit.kind != kindNull {
-			all = append(all, &compared{field, lit, map[kind]bool{}})
-		}
-	})
+	var all []unlike
+	pairs(x.root, false, func(a, b *operand, _ bool) { all = append(all, unlike{a: a, b: b}) })
+	return x.refuse(ctx, lr, all)
+}
+
+// refuse is the error for the first of the comparisons that nothing in the log bears out. Where payloads are closed only what
+// is known beforehand is refused.
+func (x *Expr) refuse(ctx context.Context, lr *ledger.Reader, all []unlike) error {
 	if len(all) == 0 {
 		return nil
 	}
+	seen := make([][2]kindSet, len(all))
 	whole, err := everyDoc(ctx, lr, func(d *Doc) bool {
-		for _, c := range all {
-			c.field.each(d, func(v *value) bool {
-				c.seen[v.kind] = true
-				return false
-			})
+		for i := range all {
+			for k, o := range [2]*operand{all[i].a, all[i].b} {
+				o.each(d, func(v *value) bool {
+					seen[i][k] |= setOf(v.kind)
+					return false
+				})
+			}
 		}
 		return true
 	})
-	if err != nil || !whole {
+	if err != nil {
 		return err
 	}
-	for _, c := range all {
-		delete(c.seen, kindNull)
-		if len(c.seen) == 0 || c.seen[c.lit.kind] {
+	for i := range all {
+		u := &all[i]
+		ka, kb, where := seen[i][0]&^setOf(kindNull), seen[i][1]&^setOf(kindNull), " in all that was recorded"
+		switch {
+		case ka&kb != 0:
+			continue
+		case (ka == 0 || kb == 0 || !whole) && u.ka&u.kb == 0 && u.ka != 0 && u.kb != 0:
+			ka, kb, where = u.ka, u.kb, ""
+		case ka == 0 || kb == 0 || !whole:
 			continue
 		}
-		is, hint := slices.Sorted(maps.Keys(c.seen))[0], ""
-		if _, ok := parseNumber(c.lit.str); ok && is == kindNumber {
-			hint = "write " + c.lit.str + " without quotes"
-		}
-		return (&lexer{text: x.text}).fault(c.field.at, hint, "%s is compared with %s, and is %s in all that was recorded",
-			pathText(c.field.path), kindNames[c.lit.kind], kindNames[is])
+		return x.mismatch(u, ka.any(), kb.any(), where)
 	}
 	return nil
+}
+
+// mismatch says that a field is of one kind and what it is compared with of another.
+func (x *Expr) mismatch(u *unlike, is, with kind, where string) error {
+	hint := ""
+	switch lit := u.b.lit; {
+	case is == kindObject:
+		hint = "compare a member of it: " + pathText(u.a.path) + ".NAME"
+	case lit == nil:
+	case is == kindNumber && with == kindString:
+		if _, ok := parseNumber(lit.str); ok {
+			hint = "write " + lit.str + " without quotes"
+		}
+	case is == kindBool && (lit.str == "true" || lit.str == "false"):
+		hint = "write " + lit.str + " without quotes"
+	case is == kindString && with == kindNumber:
+		hint = "write it in quotes"
+	case is == kindString && with == kindBool && lit.yes:
+		hint = "compare it with something, as " + pathText(u.a.path) + ` == "…"`
+	}
+	what := kindNames[with]
+	if u.b.path != nil {
+		what = pathText(u.b.path) + ", " + what
+	}
+	return (&lexer{text: x.text}).fault(u.a.at, hint, "%s is compared with %s, and is %s%s", pathText(u.a.path), what, kindNames[is], where)
 }
 
 // everyDoc goes through what was recorded until f returns false. whole tells that every payload could be opened.

@@ -148,6 +148,9 @@ func (p *parser) comparison() (node, error) {
 	if err != nil {
 		return nil, err
 	}
+	if left.lit != nil && !slices.ContainsFunc(t.right, func(o operand) bool { return o.path != nil }) {
+		return nil, p.lex.fault(at, "compare a field with a value", "neither side of %s is a field", t.op)
+	}
 	return p.finish(t, at)
 }
 
@@ -170,8 +173,10 @@ func (p *parser) finish(t *test, at int) (node, error) {
 			t.re = re
 		}
 	case "<", "<=", ">", ">=":
-		if lit := t.right[0].lit; lit != nil && (lit.kind == kindBool || lit.kind == kindNull) {
-			return nil, p.lex.fault(at, "only numbers and strings have an order", "%s doesn't take true, false or null", t.op)
+		for _, lit := range []*value{t.left.lit, t.right[0].lit} {
+			if lit != nil && (lit.kind == kindBool || lit.kind == kindNull) {
+				return nil, p.lex.fault(at, "only numbers and strings have an order", "%s doesn't take true, false or null", t.op)
+			}
 		}
 	}
 	return t, nil

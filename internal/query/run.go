@@ -2,7 +2,6 @@ package query
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,7 +55,7 @@ type Result struct {
 // Run evaluates an expression over a run's ledger. Where it names a field that nothing in the log has and nothing that
 // bodycam records can have, or compares one with what it can't be, the error is a [*SyntaxError].
 func Run(ctx context.Context, r *store.Run, lr *ledger.Reader, x *Expr, o Options) (*Result, error) {
-	if err := cmp.Or(x.checkFields(ctx, lr), x.checkTypes(ctx, lr)); err != nil {
+	if err := x.check(ctx, lr); err != nil {
 		return nil, fmt.Errorf("looking through the ledger of %s: %w", r.Dir, err)
 	}
 	q := &runner{x: x, o: o, lr: lr, open: newOpener(lr), body: x.NeedsBody(), only: candidates{all: true}}
@@ -77,6 +76,16 @@ func Run(ctx context.Context, r *store.Run, lr *ledger.Reader, x *Expr, o Option
 		return nil, fmt.Errorf("looking through the ledger of %s: %w", r.Dir, err)
 	}
 	return &q.res, nil
+}
+
+// check refuses what can't be meant, before anything is looked for.
+func (x *Expr) check(ctx context.Context, lr *ledger.Reader) error {
+	for _, wrong := range []func(context.Context, *ledger.Reader) error{x.checkFields, x.checkKnown, x.checkTypes} {
+		if err := wrong(ctx, lr); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // indexed tells whether a run may have an index: it holds what was recorded in the clear, as working copies do.

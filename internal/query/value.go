@@ -15,6 +15,7 @@ const (
 	kindBool
 	kindNumber
 	kindString
+	kindObject
 )
 
 // value is a scalar. Numbers that are whole and fit stay exact.
@@ -100,7 +101,7 @@ func find(raw []byte, path []step, f func(*value) bool) bool {
 	}
 	if len(path) == 0 {
 		if raw[0] == '{' {
-			return false // an object is no value
+			return f(&value{kind: kindObject}) // equal to nothing, but there
 		}
 		v, ok := scalar(raw)
 		return ok && f(&v)
