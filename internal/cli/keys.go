@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/hostlog"
 	"github.com/bodycam-dev/bodycam/internal/keyring"
 	"github.com/bodycam-dev/bodycam/ledger"
@@ -340,17 +341,30 @@ func readable(lr *ledger.Reader, rec *ledger.ReadRecord) error {
 	return lr.PayloadTo(rec, io.Discard)
 }
 
+// What follows from a rotation, for whoever has to agree to it.
+const (
+	signingRotated = `This puts a new signing key in place of the one in %s. Whoever verifies with public keys that you gave away
+(bodycam keys export; witnesses, logs and mirrors that know this recorder) takes what is recorded from now on for another
+recorder's, until you give them the new ones. The former key is kept beside it: runs under it can be verified and extended.`
+	identityRotated = `This puts a new reading key in place of the one in %s. A copy of identity.key that you keep elsewhere doesn't read
+what is recorded from now on: keep one of the new file, which reads what was recorded before too. Machines that record for
+this one with its former recipients.txt go on doing so.`
+)
+
 func keysRotate(s *streams) *cobra.Command {
 	var f ringFlags
 	var identity bool
+	var sure consent
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Put new keys in place of the present ones",
 		Long: `Make a new signing key; the former one is kept beside it, so that runs under it can still be verified and extended. The
 machine's log of runs is handed over: both the old and the new keys sign that. With --identity, make a new reading key
-instead: what is recorded from now on is encrypted to it, and what was recorded before can still be read.` +
-			exits("0  rotated", "2  there are no keys, or their passphrase is missing", "3  writing failed"),
-		Example: "  bodycam keys rotate\n  bodycam keys rotate --identity",
+instead: what is recorded from now on is encrypted to it, and what was recorded before can still be read.
+
+A rotation can't be undone: on a terminal it says what follows from it and asks, elsewhere it needs --yes.` +
+			exits("0  rotated", "2  there are no keys, their passphrase is missing, or it wasn't confirmed", "3  writing failed"),
+		Example: "  bodycam keys rotate\n  bodycam keys rotate --identity --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := f.ring(); err != nil { // asks for the passphrase first
@@ -362,6 +376,13 @@ instead: what is recorded from now on is encrypted to it, and what was recorded 
 			}
 			phrase, err := f.newPhrase()
 			if err != nil {
+				return err
+			}
+			what := signingRotated
+			if identity {
+				what = identityRotated
+			}
+			if err := sure.confirm(s, "rotate", fmt.Sprintf(what, bodycam.Printable(dir))); err != nil {
 				return err
 			}
 			if identity {
@@ -386,6 +407,7 @@ instead: what is recorded from now on is encrypted to it, and what was recorded 
 		},
 	}
 	cmd.Flags().BoolVar(&identity, "identity", false, "rotate the reading key instead")
+	sure.add(cmd.Flags())
 	f.add(cmd.Flags())
 	return cmd
 }

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/store"
 	"github.com/bodycam-dev/bodycam/ledger"
 	"github.com/spf13/cobra"
@@ -13,7 +13,8 @@ import (
 
 type destroyFlags struct {
 	epochs, events, records []string
-	all, yes, dry, json     bool
+	all, dry, json          bool
+	consent                 consent
 	reason                  string
 	ring                    ringFlags
 }
@@ -30,7 +31,7 @@ are indexes and features, when they are next needed. The erasure itself is recor
 
 This destroys keys and copies in this run directory. It doesn't reach backups, mirrors that were given the keys, bundles
 that were disclosed, or whoever read it before; other records may mention what was erased, and are listed. It doesn't
-claim to be enough for any law.` +
+claim to be enough for any law. It can't be undone: on a terminal it says what will go and asks, elsewhere it needs --yes.` +
 			exits("0  erased", "2  usage, or it wasn't confirmed", "3  the erasure failed; run it again"),
 		Example: `  bodycam keys destroy RUN --event 17 --reason "personal data"
   bodycam keys destroy RUN --all --yes --reason "retention period over"
@@ -55,10 +56,8 @@ claim to be enough for any law.` +
 			if f.reason == "" {
 				return usage("--reason: say why; it is recorded")
 			}
-			if !f.yes {
-				if err := confirm(s, r, plan); err != nil {
-					return err
-				}
+			if err := f.consent.confirm(s, "erase", fmt.Sprintf("This destroys the keys of %s in %s for good: nobody reads that from this ledger again, and its\nworking copies are purged. The run's record is called incomplete from then on.", describe(plan), bodycam.Printable(r.Dir))); err != nil {
+				return err
 			}
 			return f.destroy(cmd, s, r, *e)
 		},
@@ -69,9 +68,9 @@ claim to be enough for any law.` +
 	fl.StringSliceVar(&f.epochs, "epoch", nil, "epoch's number, or a range; repeatable")
 	fl.BoolVar(&f.all, "all", false, "everything that the run holds")
 	fl.StringVar(&f.reason, "reason", "", "why; at most 255 bytes, recorded in the clear")
-	fl.BoolVarP(&f.yes, "yes", "y", false, "don't ask")
 	fl.BoolVar(&f.dry, "dry-run", false, "say what would be erased, and stop")
 	fl.BoolVar(&f.json, "json", false, "print JSON")
+	f.consent.add(fl)
 	f.ring.add(fl)
 	return cmd
 }
@@ -102,15 +101,6 @@ func (f *destroyFlags) erasure() (*store.Erasure, error) {
 		return nil, usage("say what to erase: --event, --record, --epoch or --all")
 	}
 	return e, nil
-}
-
-func confirm(s *streams, r *store.Run, plan *store.Erased) error {
-	fmt.Fprintf(s.err, "This destroys the keys of %s for good. It can't be undone.\nType erase to go on: ", describe(plan))
-	line, err := bufio.NewReader(s.in).ReadString('\n')
-	if err != nil || strings.TrimSpace(line) != "erase" {
-		return usage("nothing was erased of %s: it wasn't confirmed (--yes doesn't ask)", r.Dir)
-	}
-	return nil
 }
 
 func describe(p *store.Erased) string {
