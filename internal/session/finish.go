@@ -117,7 +117,6 @@ func (s *run) settle(ctx context.Context) error {
 	if s.full != "" {
 		s.lacks = append(s.lacks, "it was ended early: "+s.full)
 	}
-	s.judged()
 	s.stopping.Wait()
 	if err := s.box.Kill(ctx, sandbox.GroupAgent); err != nil {
 		errs = append(errs, fmt.Errorf("ending the agent's processes: %w", err))
@@ -134,7 +133,6 @@ func (s *run) settle(ctx context.Context) error {
 		}
 	}
 	errs = append(errs, s.obs.unfold())
-	s.unwatch()
 	s.obs.enter(bodycam.WindowNone)
 	health := s.obs.health
 	if s.proxy != nil {

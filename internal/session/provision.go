@@ -42,10 +42,6 @@ func (s *run) provision(ctx context.Context) error {
 		})
 	}
 	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.tell}
-	if s.o.Watch != nil {
-		s.watching = watch(s.judge)
-		s.undo = append(s.undo, func() error { s.watching.close(); return nil })
-	}
 	if err := s.beginWork(ctx); err != nil {
 		return err
 	}

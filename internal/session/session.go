@@ -57,8 +57,9 @@ type Options struct {
 	// Ready is told of the run once there is a sandbox, beside its being set up. The agent isn't started before it has
 	// returned, nor after an error. None of the functions below is called before.
 	Ready func(*bodycam.Run) error
-	// Watch is told of every event for a judge: a reason that it returns stops the run. Everything that was recorded is kept.
-	// It is called beside the record, in order, from one goroutine; the event is its own until it returns.
+	// Watch is told of every event for a judge, as it is written: a reason that it returns stops the run. Everything that
+	// was recorded is kept. It is called in order, one call at a time, and must be quick; the event is its own until it
+	// returns.
 	Watch func(*bodycam.Event) (stop string)
 	// Refuse is asked, from the agent's start, before the proxy passes on what an event says (a name to look up, a
 	// connection, a name in it); it returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
@@ -133,7 +134,7 @@ type run struct {
 	unguard        func()                        // ends the guard; nil: there is none
 	full           string                        // why the guard ended the record; "": it didn't
 	diskLow        error                         // it was for want of room on the disk
-	watching       *watching                     // hands events to the watcher; nil: there is none
+	judging        bodycam.Event                 // what Options.Watch is asked about
 	stopping       sync.WaitGroup                // its processes are being frozen
 	account        *account                      // the agent's standard output
 	pipe           *pipe                         // standard streams of a service without a port
@@ -214,7 +215,6 @@ func (s *run) life(parent context.Context) error {
 	}
 	agentErr := s.phase(ctx, "agent", s.o.agentBound(), s.agent)
 	interrupted := parent.Err() != nil
-	s.judged()
 	// From here on a time-out or an interruption must not lose what there is: each phase gets its own bound.
 	late := context.WithoutCancel(ctx)
 	var errs []error

@@ -21,15 +21,20 @@ func (s *run) tell(e *bodycam.Event) {
 	if s.o.Event != nil {
 		s.o.Event(e)
 	}
-	if s.watching != nil {
-		s.watching.put(e)
+	if s.o.Watch != nil {
+		s.judge(e)
 	}
 }
 
 // judge asks the watcher about an event, and ends the run where it says so: at once the agent's processes stand still, then
 // what they are is written down, then they are killed. All phases that keep something still follow.
+//
+// It is asked on the thread that records. To ask costs less than to hand an event to another thread, whose waking would
+// take time from the agent's processors; where judging takes long all the same, the sensor holds the agent until there is
+// room, and nothing is lost.
 func (s *run) judge(e *bodycam.Event) {
-	if reason := s.o.Watch(e); reason != "" {
+	s.judging = *e
+	if reason := s.o.Watch(&s.judging); reason != "" {
 		s.stop(reason)
 	}
 }
@@ -38,23 +43,6 @@ func (s *run) judge(e *bodycam.Event) {
 func (s *run) stop(reason string) {
 	if s.stopped.CompareAndSwap(nil, &reason) {
 		s.stopping.Go(func() { s.freeze(reason) })
-	}
-}
-
-// judged waits until the watcher has seen all that was recorded so far.
-func (s *run) judged() {
-	if s.watching != nil {
-		s.watching.drain()
-	}
-}
-
-// unwatch ends the watcher, once nothing is recorded any more.
-func (s *run) unwatch() {
-	if s.watching == nil {
-		return
-	}
-	if most, waits := s.watching.close(); waits > 0 {
-		s.note("live rules fell behind by up to %d events; the record waited for them %d time(s), and they judged all", most, waits)
 	}
 }
 

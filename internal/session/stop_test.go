@@ -2,11 +2,13 @@ package session
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/kind"
@@ -58,12 +60,61 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// The proxy asks before it passes anything on, and what it is told to refuse reaches nobody.
+// A watcher is asked about every event in order, and not before it is ready. However long it takes nothing is lost, and what
+// it does to an event isn't in the record.
+func TestWatch(t *testing.T) {
+	needRoot(t)
+	o := options(t, []string{"sh", "-c", "i=0; while [ $i -lt 500 ]; do /bin/true; i=$((i+1)); done"}, nil)
+	ready := false
+	o.Ready = func(r *bodycam.Run) error { time.Sleep(300 * time.Millisecond); ready = true; return nil }
+	var seen []uint64
+	o.Watch = func(e *bodycam.Event) string {
+		if !ready {
+			t.Error("it was asked before it was ready")
+		}
+		if len(seen)%1000 == 0 {
+			time.Sleep(200 * time.Millisecond)
+		}
+		seen = append(seen, e.Seq)
+		e.Path, e.Argv, e.Detail = "/its/own", nil, "its own"
+		return ""
+	}
+	recorded := events(t, mustRun(t, o))
+	if len(seen) != len(recorded) || len(seen) < 2000 {
+		t.Fatalf("it was asked about %d of %d events", len(seen), len(recorded))
+	}
+	for i, e := range recorded {
+		if e.Seq != seen[i] || e.Path == "/its/own" || e.Detail == "its own" {
+			t.Fatalf("recorded event %d is %+v, it was asked about %d", i, e, seen[i])
+		}
+	}
+}
+
+// What can't be made ready keeps the agent from being started.
+func TestNotReady(t *testing.T) {
+	needRoot(t)
+	o := options(t, []string{"true"}, nil)
+	o.Ready = func(*bodycam.Run) error { return errors.New("no rules today") }
+	o.Watch = func(*bodycam.Event) string { t.Error("it was asked"); return "" }
+	r, err := Run(t.Context(), o)
+	if !errors.Is(err, ErrEnvironment) || !strings.Contains(err.Error(), "no rules today") {
+		t.Error(err)
+	}
+	if r.Info.Counts.Events != 0 {
+		t.Errorf("%d events were recorded", r.Info.Counts.Events)
+	}
+}
+
+// The proxy asks before it passes anything on, and what it is told to refuse reaches nobody. What is set up before the agent
+// starts isn't asked about.
 func TestRefuse(t *testing.T) {
 	needRoot(t)
-	o := options(t, []string{"sh", "-c", "curl -s -m 10 http://one.example/x; echo $?; curl -s -m 10 http://two.example/x; echo $?"}, func(p *kind.Plan) { p.Network.Mode = "sink" })
+	o := options(t, []string{"sh", "-c", "curl -s -m 10 http://one.example/x; echo $?; curl -s -m 10 http://two.example/x; echo $?"}, func(p *kind.Plan) {
+		p.Network.Mode = "sink"
+		p.Setup = []kind.PlanStep{{Name: "fetch", Argv: []string{"curl", "-s", "-m", "10", "http://setup.example/"}, Workdir: "/", User: "root"}}
+	})
 	o.Refuse = func(e *bodycam.Event) string {
-		if e.Host == "one.example" && e.Type == bodycam.TypeConnect {
+		if e.Host == "setup.example" || e.Host == "one.example" && e.Type == bodycam.TypeConnect {
 			return "because"
 		}
 		return ""
