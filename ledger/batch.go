@@ -48,14 +48,53 @@ func (b *Batch) Len() int { return b.count }
 // Size is how many bytes they take.
 func (b *Batch) Size() int { return max(len(b.buf)-batchHead, 0) }
 
-// Add adds an event. It keeps nothing of it.
-func (b *Batch) Add(event []byte) {
-	need := len(b.buf) + binary.MaxVarintLen32 + len(event) + tagSize
+// Bytes are the events as they lie: uvarint length ‖ event for each, behind room bytes, at most 64, that the caller may
+// use. They are valid until the next call of another method.
+func (b *Batch) Bytes(room int) []byte {
+	if b.count == 0 {
+		return make([]byte, room)
+	}
+	return b.buf[batchHead-room:]
+}
+
+func (b *Batch) begin() {
 	if b.ch == nil {
 		b.ch = b.w.takeChunk()
 		b.buf = b.ch.payRoom[:batchHead]
-		need += batchHead
 	}
+}
+
+// AddFunc adds the event that f appends to the bytes it is given, as strconv.AppendInt does. It is written where it will
+// be encrypted; one that finds no room there is copied.
+func (b *Batch) AddFunc(f func([]byte) []byte) {
+	const guess = 2 // bytes of most lengths
+	b.begin()
+	at := len(b.buf)
+	if at+guess+tagSize >= cap(b.buf) {
+		b.Add(f(nil))
+		return
+	}
+	room := b.buf[at+guess : at+guess : cap(b.buf)-tagSize]
+	event := f(room)
+	var length [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(length[:], uint64(len(event)))
+	end := at + n + len(event)
+	if len(event) == 0 || &event[0] != &room[:1][0] || end+tagSize > cap(b.buf) {
+		b.Add(event)
+		return
+	}
+	b.buf = b.buf[:end]
+	if n != guess {
+		copy(b.buf[at+n:], event)
+	}
+	copy(b.buf[at:], length[:n])
+	b.count++
+}
+
+// Add adds an event. It keeps nothing of it.
+func (b *Batch) Add(event []byte) {
+	b.begin()
+	need := len(b.buf) + binary.MaxVarintLen32 + len(event) + tagSize
 	if need > cap(b.buf) {
 		grown := newChunk(2 * need)
 		buf := append(grown.payRoom[:0], b.buf...)

@@ -29,6 +29,7 @@ type work struct {
 	seals  []*sealed
 	next   uint64 // sequence number after the last record in it
 	sync   bool   // somebody waits for it to be durable
+	wraps  bool   // secrets are to be wrapped
 	weight int    // of the chunks, set when it is taken
 
 	headers []byte // frames of the epochs file, once computed
@@ -185,13 +186,7 @@ func (w *Writer) commitAll(final bool) error {
 		return err
 	}
 	if !w.pending.empty() {
-		k := w.pending
-		for _, ch := range k.chunks {
-			k.weight += ch.weight
-		}
-		c.backlog = append(c.backlog, &k)
-		next.segment = w.segment
-		w.pending = work{chunks: append(make([]*chunk, 0, 16), next), next: w.next}
+		c.backlog = append(c.backlog, w.takePending(next))
 	} else {
 		w.reuse(next)
 	}
@@ -212,6 +207,49 @@ func (w *Writer) commitAll(final bool) error {
 		return w.stumble(err)
 	}
 	return nil
+}
+
+// takePending takes what waits; next is for what comes. The lock is held.
+func (w *Writer) takePending(next *chunk) *work {
+	k := w.pending
+	for _, ch := range k.chunks {
+		k.weight += ch.weight
+	}
+	next.segment = w.segment
+	w.pending = work{chunks: append(make([]*chunk, 0, 4), next), next: w.next}
+	return &k
+}
+
+// writeHere writes what waits on the thread of the append, or leaves it to the committer where it is at work or there is
+// to be synced, sealed or wrapped. A batch is large enough for a write of its own, and lies in this processor's cache: to
+// wake the committer, and to have another processor fetch it, would cost more than to write it.
+func (w *Writer) writeHere() {
+	c := &w.commit
+	if w.opts.manual {
+		return
+	}
+	if !c.mu.TryLock() {
+		w.kick(w.later)
+		return
+	}
+	defer c.mu.Unlock()
+	next := w.takeChunk()
+	w.mu.Lock()
+	if k := &w.pending; len(k.seals) > 0 || k.sync || k.wraps || len(c.backlog) > 0 || w.full != nil || w.failed != nil || w.opts.Durability == DurableEvent {
+		w.reuse(next)
+		w.mu.Unlock()
+		w.kick(w.now)
+		return
+	}
+	k := w.takePending(next)
+	w.mu.Unlock()
+	c.backlog = append(c.backlog, k)
+	if err := w.write(k); err != nil {
+		_ = w.stumble(err) // the next append says so
+		return
+	}
+	c.backlog = c.backlog[:0]
+	w.settle(k, false)
 }
 
 // settle tells those who wait that a portion is written.

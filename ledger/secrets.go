@@ -165,6 +165,7 @@ func (w *Writer) needKey() error {
 		g.asked = true
 		ch := w.pending.last()
 		ch.jobs = append(ch.jobs, job{wraps: g.clone()})
+		w.pending.wraps = true
 		w.weigh(ch, wrapWeight)
 	}
 	i := int(w.number - g.from)

@@ -137,6 +137,9 @@ func (w *Writer) add(ctx context.Context, e *Entry, p *prepared) (uint64, error)
 	if err != nil {
 		return 0, err
 	}
+	if p != nil && p.chunk != nil {
+		w.writeHere()
+	}
 	if e.Durability == DurableEvent || w.opts.Durability == DurableEvent {
 		return seq, w.await(ctx, seq+1)
 	}
@@ -228,9 +231,7 @@ func (w *Writer) place(e *Entry, p *prepared) (uint64, error) {
 	if w.handed+handAt <= w.waiting { // much waits: don't wait for the clock
 		w.handed = w.waiting
 		w.kick(w.now)
-	} else if ch.batch {
-		w.kick(w.later)
-	} else {
+	} else if !ch.batch {
 		w.kick(w.soon)
 	}
 	return seq, nil

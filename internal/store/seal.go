@@ -69,18 +69,21 @@ func newSealer(dir string, s *Sealing) (*sealer, error) {
 	return &sealer{log: log, only: s.Only, batch: log.NewBatch(), scratch: make([]byte, 0, ledger.MaxInline)}, nil
 }
 
-// event adds an encoded event to the batch.
-func (s *sealer) event(b []byte) error {
-	s.batch.Add(b)
-	if s.batch.Len() >= batchEvents || s.batch.Size() >= batchBytes {
-		return s.flush()
-	}
-	return nil
+// event adds an event to the batch, and tells whether that is to be sealed.
+func (s *sealer) event(e *bodycam.Event) (full bool) {
+	s.batch.AddFunc(e.AppendBinary)
+	return s.batch.Len() >= batchEvents || s.batch.Size() >= batchBytes
 }
 
-func (s *sealer) flush() error {
+// flush seals the batch, and writes it as a block of the working copy before it is encrypted where it lies.
+func (s *sealer) flush(copy *segmentWriter) error {
 	if s.batch.Len() == 0 {
 		return nil
+	}
+	if copy != nil {
+		if err := copy.write(s.batch.Bytes(headLen)); err != nil {
+			return err
+		}
 	}
 	if _, err := s.batch.Append(context.Background(), ledger.Entry{Type: RecordEvents, Kind: "events"}); err != nil {
 		return fmt.Errorf("sealing events: %w", err)

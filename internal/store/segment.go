@@ -31,7 +31,7 @@ var ErrTorn = errors.New("the events file ends in the middle of a block")
 
 type segmentWriter struct {
 	f   *os.File
-	buf []byte // head and body of the block that is being filled
+	buf []byte // head and body of the block that is being filled; nil where blocks come whole
 }
 
 func createSegment(path string) (*segmentWriter, error) {
@@ -39,7 +39,7 @@ func createSegment(path string) (*segmentWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the events file: %w", err)
 	}
-	w := &segmentWriter{f: f, buf: make([]byte, headLen, blockMax*2)}
+	w := &segmentWriter{f: f}
 	if _, err := f.WriteString(magic); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("beginning the events file: %w", err)
@@ -49,26 +49,37 @@ func createSegment(path string) (*segmentWriter, error) {
 
 // append adds one encoded event. full tells that the block should be flushed.
 func (w *segmentWriter) append(event []byte) (full bool) {
+	if w.buf == nil {
+		w.buf = make([]byte, headLen, blockMax*2)
+	}
 	w.buf = binary.AppendUvarint(w.buf, uint64(len(event)))
 	w.buf = append(w.buf, event...)
 	return len(w.buf) >= blockMax
 }
 
 func (w *segmentWriter) flush() error {
-	if len(w.buf) == headLen {
+	if len(w.buf) <= headLen {
 		return nil
 	}
-	body := w.buf[headLen:]
-	binary.LittleEndian.PutUint32(w.buf, uint32(len(body)))
-	binary.LittleEndian.PutUint32(w.buf[4:], crc32.Checksum(body, castagnoli))
-	n, err := w.f.Write(w.buf)
+	if err := w.write(w.buf); err != nil {
+		return err
+	}
+	w.buf = w.buf[:headLen]
+	return nil
+}
+
+// write writes a block: a body behind headLen bytes of room.
+func (w *segmentWriter) write(block []byte) error {
+	body := block[headLen:]
+	binary.LittleEndian.PutUint32(block, uint32(len(body)))
+	binary.LittleEndian.PutUint32(block[4:], crc32.Checksum(body, castagnoli))
+	n, err := w.f.Write(block)
 	if err != nil {
 		if n > 0 { // leave no half block behind
 			err = errors.Join(err, w.cutBack(int64(n)))
 		}
 		return fmt.Errorf("writing events: %w", err)
 	}
-	w.buf = w.buf[:headLen]
 	return nil
 }
 

@@ -49,7 +49,7 @@ type Writer struct {
 	mu     sync.Mutex
 	info   bodycam.Run
 	seg    *segmentWriter
-	buf    []byte
+	buf    []byte // of an event; used where there is no ledger
 	seq    uint64
 	counts bodycam.RunCounts
 	types  [256]uint64   // calls, by an event's type
@@ -170,21 +170,20 @@ func (w *Writer) Event(e *bodycam.Event) error {
 	}
 	w.seq++
 	e.Seq = w.seq
-	w.buf = e.AppendBinary(w.buf[:0])
 	w.counts.Events++
 	w.counts.Calls += e.N()
 	w.types[e.Type] += e.N()
 	if w.seal != nil {
-		if err := w.seal.event(w.buf); err != nil {
-			return w.fail(err)
+		if !w.seal.event(e) {
+			return nil
+		}
+	} else {
+		w.buf = e.AppendBinary(w.buf[:0])
+		if !w.seg.append(w.buf) {
+			return nil
 		}
 	}
-	if w.seg != nil && w.seg.append(w.buf) {
-		if err := w.seg.flush(); err != nil {
-			return w.fail(err)
-		}
-	}
-	return nil
+	return w.flush()
 }
 
 // Sync is Flush, and waits until a reader of the run finds all that was written so far, also where the ledger alone
@@ -220,17 +219,18 @@ func (w *Writer) flush() error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.seal != nil {
-		if err := w.seal.flush(); err != nil {
-			return w.fail(err)
-		}
-	}
-	if w.seg != nil {
-		if err := w.seg.flush(); err != nil {
-			return w.fail(err)
-		}
+	if err := w.batch(); err != nil {
+		return w.fail(err)
 	}
 	return nil
+}
+
+// batch seals and writes the events that wait.
+func (w *Writer) batch() error {
+	if w.seal != nil {
+		return w.seal.flush(w.seg)
+	}
+	return w.seg.flush()
 }
 
 // Counts says how many events and calls were written.
@@ -297,6 +297,9 @@ func (w *Writer) Close() error {
 
 func (w *Writer) closeRecord() error {
 	var errs []error
+	if w.err == nil {
+		errs = append(errs, w.batch())
+	}
 	if w.seg != nil {
 		errs = append(errs, w.seg.close())
 	}
@@ -304,7 +307,7 @@ func (w *Writer) closeRecord() error {
 		return errors.Join(errs...)
 	}
 	if w.err == nil {
-		errs = append(errs, w.seal.flush(), w.seal.rows(w.rows), w.seal.files(w.dir, len(w.rows) > 0))
+		errs = append(errs, w.seal.rows(w.rows), w.seal.files(w.dir, len(w.rows) > 0))
 		w.count()
 		b, err := encodeInfo(w.info)
 		if err == nil {
