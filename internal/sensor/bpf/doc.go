@@ -62,8 +62,8 @@
 //
 // # Opens, reads, writes
 //
-// A small cache per task knows which file is behind which descriptor (a task's id leads to one of a pool; where that has an owner,
-// the kernel makes one). The first open of a file is one event at once;
+// A small cache per task knows which file is behind which descriptor (a task leads to one of a pool; where that has an owner,
+// one is made). It outlives its task, so what it gathered is told also where that ended in a way that no hook sees. The first open of a file is one event at once;
 // opens of the same file by the same call, name and flags (as given: O_TRUNC and O_CREAT count) that follow are counted and reported as
 // one event with Count. Bytes
 // read and written (also by sendfile, splice, copy_file_range, reflinks) and mappings are summed per task and file and reported as

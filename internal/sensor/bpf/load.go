@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +52,9 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 		}
 	}
 	spec.Maps[sensorMapRing].MaxEntries = uint32(opt.RingBytes)
+	if opt.others > 0 {
+		spec.Maps[sensorMapOthers].MaxEntries = opt.others
+	}
 	if err := raiseMemlock(); err != nil {
 		return nil, err
 	}
@@ -181,51 +185,45 @@ func (p *programs) attach(cgroup string) error {
 	return nil
 }
 
-// detach removes every hook, then has what is still gathered in the kernel sent to the ring.
+// detach removes every hook, the calls' first and the ends of tasks last. When it returns none of their programs is running.
 func (p *programs) detach() error {
 	var errs []error
-	for _, l := range p.links {
+	for _, l := range slices.Backward(p.links) {
 		errs = append(errs, l.Close())
 	}
 	p.links = nil
-	if err := p.settle(); err != nil {
-		errs = append(errs, err)
-	}
-	errs = append(errs, p.iterate(link.IterOptions{Program: p.objs.FlushTasks}), p.iterate(link.IterOptions{Program: p.objs.FlushSocks, Map: p.objs.Socks}))
+	settle()
 	return errors.Join(errs...)
 }
 
-// settle waits until programs that were running while their hook was removed have ended.
-func (p *programs) settle() error {
-	last, err := p.counters()
-	for range 50 {
-		time.Sleep(time.Millisecond)
-		var now counters
-		if now, err = p.counters(); err != nil {
-			return err
-		}
-		if now.total() == last.total() {
-			return nil
-		}
-		last = now
+// settle waits until programs that were running while their hook was removed have ended: for a grace period of the kernel's RCU,
+// which no program outlives.
+func settle() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL (linux/membarrier.h)
+	if _, _, errno := unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0); errno != 0 {
+		time.Sleep(100 * time.Millisecond) // kernels with nohz_full refuse it; a program takes microseconds
 	}
-	return err
 }
 
-// iterate runs an iterator program to its end.
-func (p *programs) iterate(o link.IterOptions) error {
-	l, err := link.AttachIter(o)
+// flush has what is still gathered in the kernel sent to the ring. No hook may be attached.
+func (p *programs) flush() error {
+	return errors.Join(p.iterate(p.objs.FlushCaches, p.objs.Pool), p.iterate(p.objs.FlushCaches, p.objs.Others), p.iterate(p.objs.FlushSocks, p.objs.Socks))
+}
+
+// iterate runs a program for each element of a map.
+func (p *programs) iterate(prog *ebpf.Program, m *ebpf.Map) error {
+	l, err := link.AttachIter(link.IterOptions{Program: prog, Map: m})
 	if err != nil {
-		return fmt.Errorf("attaching iterator %s: %w", o.Program, err)
+		return fmt.Errorf("attaching %s to %s: %w", prog, m, err)
 	}
 	defer l.Close()
 	r, err := l.Open()
 	if err != nil {
-		return fmt.Errorf("opening iterator %s: %w", o.Program, err)
+		return fmt.Errorf("opening %s of %s: %w", prog, m, err)
 	}
 	defer r.Close()
 	if _, err := io.Copy(io.Discard, r); err != nil {
-		return fmt.Errorf("running iterator %s: %w", o.Program, err)
+		return fmt.Errorf("running %s for %s: %w", prog, m, err)
 	}
 	return nil
 }
@@ -254,17 +252,6 @@ type counters struct {
 	seqs         []uint64 // per stream: records tried
 	src          [sensorSourceSRC_NUM]struct{ Seen, Lost uint64 }
 	raced, stops uint64
-}
-
-func (c *counters) total() uint64 {
-	var n uint64
-	for _, s := range c.seqs {
-		n += s
-	}
-	for _, s := range c.src {
-		n += s.Seen + s.Lost
-	}
-	return n
 }
 
 func (p *programs) counters() (counters, error) {

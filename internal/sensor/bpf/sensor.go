@@ -38,6 +38,8 @@ type Options struct {
 	ArgvMax int
 	// NoPause switches back-pressure off: a sink that is too slow then costs records, which are counted.
 	NoPause bool
+
+	others uint32 // how many tasks may have a cache outside of the pool; 0: as many as the kernel side says
 }
 
 // wakeBytes is how much waits before the kernel side wakes the reader.
@@ -293,6 +295,9 @@ func (s *Sensor) Stop() (bodycam.Health, error) {
 	}
 	s.end.Do(func() {
 		if err := s.prog.detach(); err != nil {
+			s.fail(err)
+		}
+		if err := s.prog.flush(); err != nil {
 			s.fail(err)
 		}
 		s.halt()

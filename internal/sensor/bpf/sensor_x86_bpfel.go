@@ -75,10 +75,12 @@ type sensorCache struct {
 	_     structs.HostLayout
 	Task  uint64
 	Start uint64
+	Tgid  uint32
 	Tid   uint32
 	Uid   uint32
 	Gid   uint32
-	Pad   uint32
+	Sid   int32
+	Pad   int32
 	Oid   [16]uint64
 	E     [16]struct {
 		_          structs.HostLayout
@@ -329,7 +331,6 @@ type sensorScratch struct {
 	Walk      uint32
 	Pad       uint32
 	Ptr       uint64
-	Task      uint64
 	Dentry    uint64
 	Mnt       uint64
 	Found     uint64
@@ -409,10 +410,10 @@ type sensorStats struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	sensorMapCaches         = "caches"
 	sensorMapCounters       = "counters"
 	sensorMapEnded          = "ended"
 	sensorMapKnownNames     = "known_names"
+	sensorMapOthers         = "others"
 	sensorMapPendings       = "pendings"
 	sensorMapPool           = "pool"
 	sensorMapRing           = "ring"
@@ -420,8 +421,8 @@ const (
 	sensorMapSocks          = "socks"
 	sensorMapStopped        = "stopped"
 	sensorMapTarget         = "target"
+	sensorProgFlushCaches   = "flush_caches"
 	sensorProgFlushSocks    = "flush_socks"
-	sensorProgFlushTasks    = "flush_tasks"
 	sensorProgOnConnect4    = "on_connect4"
 	sensorProgOnConnect6    = "on_connect6"
 	sensorProgOnConnectUnix = "on_connect_unix"
@@ -499,8 +500,8 @@ type sensorSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sensorProgramSpecs struct {
+	FlushCaches   *ebpf.ProgramSpec `ebpf:"flush_caches"`
 	FlushSocks    *ebpf.ProgramSpec `ebpf:"flush_socks"`
-	FlushTasks    *ebpf.ProgramSpec `ebpf:"flush_tasks"`
 	OnConnect4    *ebpf.ProgramSpec `ebpf:"on_connect4"`
 	OnConnect6    *ebpf.ProgramSpec `ebpf:"on_connect6"`
 	OnConnectUnix *ebpf.ProgramSpec `ebpf:"on_connect_unix"`
@@ -524,10 +525,10 @@ type sensorProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sensorMapSpecs struct {
-	Caches     *ebpf.MapSpec `ebpf:"caches"`
 	Counters   *ebpf.MapSpec `ebpf:"counters"`
 	Ended      *ebpf.MapSpec `ebpf:"ended"`
 	KnownNames *ebpf.MapSpec `ebpf:"known_names"`
+	Others     *ebpf.MapSpec `ebpf:"others"`
 	Pendings   *ebpf.MapSpec `ebpf:"pendings"`
 	Pool       *ebpf.MapSpec `ebpf:"pool"`
 	Ring       *ebpf.MapSpec `ebpf:"ring"`
@@ -579,10 +580,10 @@ func (o *sensorObjects) Close() error {
 //
 // It can be passed to loadSensorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sensorMaps struct {
-	Caches     *ebpf.Map `ebpf:"caches"`
 	Counters   *ebpf.Map `ebpf:"counters"`
 	Ended      *ebpf.Map `ebpf:"ended"`
 	KnownNames *ebpf.Map `ebpf:"known_names"`
+	Others     *ebpf.Map `ebpf:"others"`
 	Pendings   *ebpf.Map `ebpf:"pendings"`
 	Pool       *ebpf.Map `ebpf:"pool"`
 	Ring       *ebpf.Map `ebpf:"ring"`
@@ -594,10 +595,10 @@ type sensorMaps struct {
 
 func (m *sensorMaps) Close() error {
 	return _SensorClose(
-		m.Caches,
 		m.Counters,
 		m.Ended,
 		m.KnownNames,
+		m.Others,
 		m.Pendings,
 		m.Pool,
 		m.Ring,
@@ -634,8 +635,8 @@ type sensorVariables struct {
 //
 // It can be passed to loadSensorObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sensorPrograms struct {
+	FlushCaches   *ebpf.Program `ebpf:"flush_caches"`
 	FlushSocks    *ebpf.Program `ebpf:"flush_socks"`
-	FlushTasks    *ebpf.Program `ebpf:"flush_tasks"`
 	OnConnect4    *ebpf.Program `ebpf:"on_connect4"`
 	OnConnect6    *ebpf.Program `ebpf:"on_connect6"`
 	OnConnectUnix *ebpf.Program `ebpf:"on_connect_unix"`
@@ -657,8 +658,8 @@ type sensorPrograms struct {
 
 func (p *sensorPrograms) Close() error {
 	return _SensorClose(
+		p.FlushCaches,
 		p.FlushSocks,
-		p.FlushTasks,
 		p.OnConnect4,
 		p.OnConnect6,
 		p.OnConnectUnix,

@@ -44,8 +44,10 @@ struct fd_ref {
 };
 
 struct cache {
-	__u64 task, start;  /* whose it is, of those in the pool; 0: nobody's */
-	__u32 tid, uid, gid, pad; /* who its task is, or was when it did what the cache holds */
+	__u64 task;  /* whose it is; 0: nobody's */
+	__u64 start; /* of its process. This and what follows: who the task is, or was when it did what the cache holds */
+	__u32 tgid, tid, uid, gid;
+	__s32 sid, pad;
 	__u64 oid[ENTRIES]; /* the records that named the files; 0: the entry is empty */
 	struct entry e[ENTRIES];
 	struct fd_ref fd[FDS];
@@ -53,69 +55,83 @@ struct cache {
 
 /*
  * Memory of a cache's size is dear to get and to give back, and most tasks live shortly. So there is a pool of caches, in which
- * a task's id leads to its own. Where that has an owner already, the task gets one from the kernel.
+ * a task's address leads to its own: it stays when a thread takes over its leader's id, and is soon used again. Where that cache has
+ * an owner already, the task gets one of the others. Both outlive their tasks.
  */
-#define POOL 1024
+#define POOL_BITS 10
+#define OTHERS 16384
 
 struct {
 	__uint(type, MAP_ARRAY);
-	__uint(max_entries, POOL);
+	__uint(max_entries, 1 << POOL_BITS);
 	__type(key, __u32);
 	__type(value, struct cache);
 } pool SEC(".maps");
 
 struct {
-	__uint(type, MAP_TASK_STORAGE);
+	__uint(type, MAP_HASH);
+	__uint(max_entries, OTHERS);
 	__uint(map_flags, F_NO_PREALLOC);
-	__type(key, int);
+	__type(key, __u64);
 	__type(value, struct cache);
-} caches SEC(".maps");
+} others SEC(".maps");
+
+static const struct cache no_cache = {};
 
 __u32 overflowed = 0; /* some task's cache is not in the pool */
 
-static inline_always struct cache *pooled(__u32 tid)
+static inline_always struct cache *pooled(__u64 task)
 {
-	__u32 i = tid & (POOL - 1);
+	__u32 i = (task * 0x9e3779b97f4a7c15ULL) >> (64 - POOL_BITS);
 	return bpf_map_lookup_elem(&pool, &i);
 }
 
-/* cache_of returns a task's cache, or NULL where it has none. */
-static inline_always struct cache *cache_of(struct task_struct *trusted)
-{
-	struct task_struct *t = untrusted(struct task_struct, trusted);
-	struct cache *c = pooled(t->pid);
-	if (c && c->task == (__u64)t && c->start == t->start_boottime)
-		return c;
-	return overflowed ? bpf_task_storage_get(&caches, trusted, 0, 0) : 0;
-}
-
+/* my_cache returns the current task's cache, or NULL where it has none. */
 static inline_always struct cache *my_cache(void)
 {
-	return cache_of(bpf_get_current_task_btf());
+	__u64 task = bpf_get_current_task();
+	struct cache *c = pooled(task);
+	if (c && c->task == task)
+		return c;
+	return overflowed ? bpf_map_lookup_elem(&others, &task) : 0;
+}
+
+static inline_always __s32 session(struct task_struct *t)
+{
+	struct pid *sid = t->signal->pids[3];
+	return sid->numbers[0].nr;
 }
 
 /* belongs notes whose doings a cache gathers from now on. */
 static inline_always void belongs(struct cache *c, struct task_struct *t)
 {
+	c->start = t->group_leader->start_boottime;
+	c->tgid = t->tgid;
 	c->tid = t->pid;
 	c->uid = t->cred->uid.val;
 	c->gid = t->cred->gid.val;
+	c->sid = session(t);
 }
 
-/* need_cache gives the current task, which has none, a cache. It fails only where the kernel has no memory. */
+/* need_cache gives the current task, which has none, a cache. Where there is none left, what it would gather is lost, and counted. */
 noinline_fn int need_cache(void)
 {
 	struct task_struct *t = current();
-	struct cache *c = pooled(t->pid);
-	if (c && !__sync_val_compare_and_swap(&c->task, 0, (__u64)t)) {
-		c->start = t->start_boottime;
+	__u64 task = bpf_get_current_task();
+	struct cache *c = pooled(task);
+	if (c && !__sync_val_compare_and_swap(&c->task, 0, task)) {
 		belongs(c, t);
 		return 0;
 	}
 	overflowed = 1;
-	c = bpf_task_storage_get(&caches, bpf_get_current_task_btf(), 0, STORAGE_CREATE);
-	if (c)
-		belongs(c, t);
+	bpf_map_update_elem(&others, &task, &no_cache, NO_EXIST);
+	c = bpf_map_lookup_elem(&others, &task);
+	if (!c) {
+		lost(SRC_PART, 1);
+		return 0;
+	}
+	c->task = task;
+	belongs(c, t);
 	return 0;
 }
 
@@ -125,11 +141,15 @@ static inline_always void empty(struct cache *c)
 		c->oid[i] = 0; /* that makes what c->fd says void too */
 }
 
-/* give_back leaves a cache, flushed before, to another task. */
+/* give_back leaves a cache, flushed before, to other tasks. */
 static inline_always void give_back(struct cache *c)
 {
+	__u64 task = c->task;
 	empty(c);
-	c->task = 0;
+	if (c == pooled(task))
+		c->task = 0;
+	else
+		bpf_map_delete_elem(&others, &task);
 }
 
 static inline_always bool same_file(struct entry *e, struct file *f, struct dentry *d)
@@ -217,11 +237,11 @@ noinline_fn int flush_slots(struct cache *cache, __u32 slots)
 	bpf_iter_num_destroy(&it);
 	if (!s->gathered)
 		return 0;
-	struct rec *r = out_rec(s);
-	head(r, s->task ? as(struct task_struct, s->task) : t, K_FLUSH, SRC_CLOSE, 0);
-	r->tid = cache->tid;
-	r->uid = cache->uid;
-	r->gid = cache->gid;
+	if (cache->task == (__u64)t)
+		cache->sid = session(t);
+	*out_rec(s) = (struct rec){
+		.kind = K_FLUSH, .source = SRC_CLOSE, .time = bpf_ktime_get_boot_ns(), .start = cache->start, .tgid = cache->tgid,
+		.tid = cache->tid, .uid = cache->uid, .gid = cache->gid, .sid = cache->sid, .nr = -1};
 	if (!put(sizeof(struct rec) + s->gathered * sizeof(struct flush))) {
 		lost(SRC_OPEN, opens);
 		lost(SRC_CLOSE, closes);

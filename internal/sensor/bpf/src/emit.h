@@ -43,7 +43,6 @@ struct scratch {
 	__s64 ret;
 	__u32 nr, abi, walk, pad;
 	__u64 ptr;        /* argument of the string functions */
-	__u64 task;       /* whose cache flush_slots flushes; 0: the current one's */
 	__u64 dentry, mnt; /* argument of the path functions, and where resolve is */
 	__u64 found;
 	__u32 cursor;   /* of walk_back: where the path begins so far */

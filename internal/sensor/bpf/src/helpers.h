@@ -12,7 +12,7 @@
 #define __type(name, val) typeof(val) *name
 #define kfunc extern __attribute__((section(".ksyms"), weak))
 
-enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_CGROUP_ARRAY = 8, MAP_LRU_HASH = 9, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_ARRAY = 6, MAP_CGROUP_ARRAY = 8, MAP_LRU_HASH = 9, MAP_SK_STORAGE = 24, MAP_RINGBUF = 27 };
 enum { F_NO_PREALLOC = 1, F_CLONE = 1 << 9 };
 enum { STORAGE_CREATE = 1, NO_EXIST = 1 };
 enum { RB_NO_WAKEUP = 1, RB_FORCE_WAKEUP = 2, RB_AVAIL_DATA = 0 };
@@ -38,7 +38,6 @@ static long (*bpf_ringbuf_output)(void *ring, void *data, __u64 size, __u64 flag
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 static __u64 (*bpf_ringbuf_query)(void *ring, __u64 what) = (void *)134;
-static void *(*bpf_task_storage_get)(void *map, struct task_struct *t, void *value, __u64 flags) = (void *)156;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 
 static long (*bpf_find_vma)(struct task_struct *t, __u64 addr, void *callback, void *ctx, __u64 flags) = (void *)180;

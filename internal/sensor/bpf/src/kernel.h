@@ -324,8 +324,8 @@ struct bpf_sock_addr_kern {
 	__u32 uaddrlen;
 };
 
-struct bpf_iter__task {
-	struct task_struct *task;
+struct bpf_iter__bpf_map_elem {
+	void *key, *value;
 };
 
 struct bpf_iter__bpf_sk_storage_map {

@@ -65,20 +65,6 @@ static inline_always struct file *script_file(struct task_struct *t)
 	return found;
 }
 
-/* leave_program sends what the task did before it executed a program. */
-static inline_always void leave_program(struct task_struct *t, __u32 old_tid)
-{
-	struct cache *c = my_cache();
-	turn_over(c);
-	if (c || old_tid == t->pid)
-		return;
-	c = pooled(old_tid); /* of a thread, which goes on under its leader's id */
-	if (c && c->task == (__u64)t) {
-		flush_all(c);
-		give_back(c);
-	}
-}
-
 SEC("tp_btf/sched_process_exec")
 int on_exec(__u64 *ctx)
 {
@@ -91,8 +77,7 @@ int on_exec(__u64 *ctx)
 	if (!s || !mm)
 		return 0;
 	__u64 from = mm->arg_start, total = mm->arg_end - from;
-	__u32 old_tid = ctx[1];
-	leave_program(t, old_tid);
+	turn_over(my_cache());
 	head(out_rec(s), t, K_EXEC, SRC_EXEC, 0);
 	struct executed *x = (struct executed *)out_body(s);
 	memzero(x, sizeof(*x));
@@ -100,7 +85,7 @@ int on_exec(__u64 *ctx)
 	x->parent = parent->tgid;
 	x->parent_start = parent->group_leader->start_boottime;
 	x->argv = total;
-	x->old_tid = old_tid;
+	x->old_tid = ctx[1];
 	struct file *f = bp->file;
 	x->ino = f->f_inode->i_ino;
 	x->dev = f->f_inode->i_sb->s_dev;
@@ -173,17 +158,30 @@ static inline_always bool first_to_end(struct task_struct *t)
 	return bpf_map_update_elem(&ended, &tgid, &start, NO_EXIST) == 0;
 }
 
+/* put_thread tells that the current task's id was another one, which is free now. */
+noinline_fn int put_thread(__u32 old_tid)
+{
+	GLOBAL_FN(0);
+	head(out_rec(s), t, K_THREAD, SRC_PART, 0);
+	out_rec(s)->tid = old_tid;
+	return put_unit(LIFE_LEN);
+}
+
 SEC("tp_btf/sched_process_exit")
 int on_exit(__u64 *ctx)
 {
 	struct task_struct *t = current();
-	if (!mine())
-		return 0;
 	struct cache *c = my_cache();
-	if (c) {
+	__u32 tid = t->pid, old_tid = tid;
+	if (c) { /* also of one that was moved out of the subtree */
+		old_tid = c->tid;
 		flush_all(c);
 		give_back(c);
 	}
+	if (old_tid != tid) /* it dies of executing a program, under its leader's id */
+		put_thread(old_tid);
+	if (!mine())
+		return 0;
 	struct signal_struct *sig = t->signal;
 	/* Since 6.16 the kernel tells. Before, threads that end at once may all find themselves the last. */
 	bool last = exit_tells_last ? (bool)ctx[1] : sig->live.counter == 0 && first_to_end(t);

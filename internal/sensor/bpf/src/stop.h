@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* At the end: iterators that send what is still gathered for live tasks and sockets. Run when no hook is attached. */
+/* At the end: iterators that send what is still gathered for tasks and sockets. Run when no hook is attached. */
 #ifndef BODYCAM_STOP_H
 #define BODYCAM_STOP_H
 
 #include "cache.h"
 #include "net.h"
 
-SEC("iter/task")
-int flush_tasks(struct bpf_iter__task *ctx)
+SEC("iter/bpf_map_elem")
+int flush_caches(struct bpf_iter__bpf_map_elem *ctx)
 {
-	struct task_struct *t = ctx->task;
-	struct scratch *s = scratch();
-	if (!t || !s)
-		return 0;
-	struct cache *c = cache_of(t);
-	s->task = (__u64)t;
-	flush_all(c);
-	s->task = 0;
+	struct cache *c = ctx->value;
+	if (c && c->task)
+		flush_all(c);
 	return 0;
 }
 
