@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -39,15 +38,7 @@ type live struct {
 	denial         denial
 	procs          bodycam.Processes
 	stopOn         gate
-	lines          chan alertLine
-	ended          chan struct{}
-	patience       time.Duration // with a webhook, for one try
-
-	mu      sync.Mutex
-	made    int   // alerts that were to be handed on
-	handed  int   // of them, those that were
-	dropped int   // and those that came faster than they could be
-	failed  error // why the first could not be
+	outlets        []*outlet
 }
 
 // alertLine is an alert as it is printed and posted.
@@ -87,7 +78,7 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 	if o.Suppressions, err = suppressions(p); err != nil {
 		return nil, usage("%w", err)
 	}
-	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, lines: make(chan alertLine, 1024), ended: make(chan struct{}), patience: 5 * time.Second}
+	l := &live{run: id, plan: p, opts: o, stopOn: stopOn}
 	if own {
 		set, _, err := liveRules(o.Policy, p)
 		if err != nil {
@@ -99,11 +90,13 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 		l.denies, l.guards = denies(set)
 		l.exe, l.user = needs(set)
 	}
-	var out io.Writer
+	const patience = 5 * time.Second
 	if show {
-		out = to
+		l.outlets = append(l.outlets, printing(to, text, 3*patience).start(mostAlerts))
 	}
-	go l.hand(out, text, f.webhook)
+	if f.webhook != "" {
+		l.outlets = append(l.outlets, posting(f.webhook, patience).start(mostAlerts))
+	}
 	return l, nil
 }
 
@@ -165,16 +158,10 @@ func (l *live) watch(e *bodycam.Event) (stop string) {
 		if !a.First && !powerOfTen(f.Count) && !stops {
 			continue // ten thousand alike calls are five lines
 		}
-		dropped := 0
-		select {
-		case l.lines <- alertLine{Type: "alert", Run: l.run, Time: time.Unix(0, e.Time).UTC(), Mode: a.Mode.String(), Stopped: stops, Finding: *f}:
-		default:
-			dropped = 1
+		line := &alertLine{Type: "alert", Run: l.run, Time: time.Unix(0, e.Time).UTC(), Mode: a.Mode.String(), Stopped: stops, Finding: *f}
+		for _, o := range l.outlets {
+			o.put(line)
 		}
-		l.mu.Lock()
-		l.made++
-		l.dropped += dropped
-		l.mu.Unlock()
 	}
 	return stop
 }
@@ -184,42 +171,6 @@ func powerOfTen(n uint64) bool {
 		n /= 10
 	}
 	return n == 1
-}
-
-// hand prints and posts alerts until close.
-func (l *live) hand(out io.Writer, text bool, webhook string) {
-	defer close(l.ended)
-	client := &http.Client{Timeout: l.patience}
-	for a := range l.lines {
-		if err := handOn(&a, out, text, client, webhook); err != nil {
-			l.fail(err)
-			continue
-		}
-		l.mu.Lock()
-		l.handed++
-		l.mu.Unlock()
-	}
-}
-
-// handOn prints and posts an alert.
-func handOn(a *alertLine, out io.Writer, text bool, client *http.Client, webhook string) error {
-	b, err := json.Marshal(a)
-	if err != nil {
-		return err
-	}
-	if out != nil {
-		line := append(b, '\n')
-		if text {
-			line = alertText(a)
-		}
-		if _, werr := out.Write(line); werr != nil {
-			err = fmt.Errorf("printing alerts: %w", werr)
-		}
-	}
-	if webhook != "" {
-		err = errors.Join(err, post(client, webhook, b))
-	}
-	return err
 }
 
 func alertText(a *alertLine) []byte {
@@ -261,34 +212,13 @@ func post(client *http.Client, hook string, body []byte) (err error) {
 	return fmt.Errorf("alert webhook: %w", err)
 }
 
-func (l *live) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.failed == nil {
-		l.failed = err
-	}
-}
-
 // close hands on what is left, and says what could not be.
 func (l *live) close() error {
-	close(l.lines)
-	select {
-	case <-l.ended:
-	case <-time.After(3 * l.patience):
-		l.fail(errors.New("alert webhook: it took too long"))
+	var errs []error
+	for _, o := range l.outlets {
+		errs = append(errs, o.close())
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	missed := l.made - l.handed
-	switch {
-	case missed == 0:
-		return nil
-	case l.failed == nil:
-		return fmt.Errorf("%d of %d alerts came faster than they could be handed on; all are in the findings", missed, l.made)
-	case l.dropped > 0:
-		return fmt.Errorf("%w; %d of %d alerts were not handed on, %d of them because they came faster than they could be; all are in the findings", l.failed, missed, l.made, l.dropped)
-	}
-	return fmt.Errorf("%w; %d of %d alerts were not handed on; all are in the findings", l.failed, missed, l.made)
+	return errors.Join(errs...)
 }
 
 // lockedWriter lets several goroutines write whole lines.

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/bodycam-dev/bodycam"
 )
 
 // Alerts are posted while the run goes on, alike ones not one by one, and a webhook that fails is told of without
@@ -76,7 +78,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// Of a webhook that hangs it is told how many alerts it didn't get.
+// A webhook that hangs keeps alerts from nobody else, and it is told how many it didn't get.
 func TestWebhookThatHangs(t *testing.T) {
 	stuck := make(chan struct{})
 	var asked atomic.Int32
@@ -87,16 +89,46 @@ func TestWebhookThatHangs(t *testing.T) {
 	}))
 	defer hook.Close()
 	defer close(stuck)
-	l := &live{lines: make(chan alertLine, 8), ended: make(chan struct{}), patience: 50 * time.Millisecond, made: 8, dropped: 2}
-	for range 6 {
-		l.lines <- alertLine{Type: "alert"}
+	printed := make(chan string, 8)
+	out := printing(writerFunc(func(b []byte) (int, error) { printed <- string(b); return len(b), nil }), true, time.Minute)
+	in := posting(hook.URL, time.Minute)
+	in.patience = 50 * time.Millisecond
+	l := &live{outlets: []*outlet{out.start(8), in.start(4)}}
+	tell := func(rule string) {
+		t.Helper()
+		for _, o := range l.outlets {
+			o.put(&alertLine{Type: "alert", Finding: bodycam.Finding{Rule: rule}})
+		}
+		select {
+		case line := <-printed:
+			if !strings.Contains(line, rule) {
+				t.Errorf("of %s was printed %q", rule, line)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the webhook keeps alerts from being printed")
+		}
 	}
-	go l.hand(nil, false, hook.URL)
+	tell("the first")
+	for asked.Load() < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	tell("the second")
+	for asked.Load() < 2 { // it hangs now
+		time.Sleep(time.Millisecond)
+	}
+	for range 7 {
+		tell("another")
+	}
 	err := l.close()
-	if err == nil || !strings.Contains(err.Error(), "; 7 of 8 alerts were not handed on, 2 of them because they came faster") {
-		t.Error(err)
+	want := "; 8 of 9 alerts were not handed on, 3 of them because they came faster"
+	if err == nil || !strings.HasPrefix(err.Error(), "alert webhook: ") || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
 	}
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestPowerOfTen(t *testing.T) {
 	for n, want := range map[uint64]bool{0: false, 1: true, 2: false, 10: true, 11: false, 20: false, 100: true, 1000: true, 1001: false} {
