@@ -82,5 +82,6 @@
 // Seen = Emitted + Folded + Lost holds for each source, where Emitted and Folded are counted by the decoder from the
 // events delivered: the two counts are made apart. A record that found no room is lost and leaves a gap in its stream's
 // sequence numbers: each processor has two streams, one of system calls and processes' lives, which don't interrupt one another and so count
-// without atomic operations, and one of all else. A call that a signal interrupts and that is then made again with the same arguments is one attempt.
+// without atomic operations, and one of all else. The kernel leaves a program out where an interrupt needs it while it runs
+// on the same processor (inet_sock_set_state may meet that): such runs are asked for at the end, and named as the blind spot "hooks". A call that a signal interrupts and that is then made again with the same arguments is one attempt.
 package bpf

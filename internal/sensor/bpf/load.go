@@ -175,7 +175,7 @@ func (p *programs) attach(cgroup string) error {
 		}
 		p.links = append(p.links, l)
 	}
-	for _, prog := range []*ebpf.Program{p.objs.OnExit, p.objs.OnNewtask, p.objs.OnExec, p.objs.OnSignal, p.objs.OnUring, p.objs.OnState, p.objs.OnSysExit} {
+	for _, prog := range p.tracing() {
 		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {
 			return fmt.Errorf("attaching %s: %w", prog, err)
@@ -183,6 +183,32 @@ func (p *programs) attach(cgroup string) error {
 		p.links = append(p.links, l)
 	}
 	return nil
+}
+
+// tracing returns the machine-wide programs, in the order in which they are attached.
+func (p *programs) tracing() []*ebpf.Program {
+	return []*ebpf.Program{p.objs.OnExit, p.objs.OnNewtask, p.objs.OnExec, p.objs.OnSignal, p.objs.OnUring, p.objs.OnState, p.objs.OnSysExit}
+}
+
+// skipped tells how often the kernel did not run programs, and which. It leaves one out that is running on the same processor, which
+// an interrupt may come between. What it would have seen is then not even counted as seen.
+func skipped(progs []*ebpf.Program) (n uint64, names []string, err error) {
+	for _, prog := range progs {
+		stats, err := prog.Stats()
+		if err != nil {
+			return 0, nil, fmt.Errorf("asking how often %s was left out: %w", prog, err)
+		}
+		if stats.RecursionMisses == 0 {
+			continue
+		}
+		info, err := prog.Info()
+		if err != nil {
+			return 0, nil, fmt.Errorf("asking the name of %s: %w", prog, err)
+		}
+		n += stats.RecursionMisses
+		names = append(names, info.Name)
+	}
+	return n, names, nil
 }
 
 // detach removes every hook, the calls' first and the ends of tasks last. When it returns none of their programs is running.

@@ -320,8 +320,9 @@ func (s *Sensor) account() bodycam.Health {
 		h.Failed = err.Error()
 	}
 	k, err := s.prog.counters()
-	if err != nil {
-		h.Failed = errors.Join(errors.New("reading the final counters"), err).Error()
+	n, names, err2 := skipped(s.prog.tracing())
+	if err = errors.Join(err, err2); err != nil {
+		h.Failed = fmt.Errorf("reading the final counters: %w", err).Error()
 		return h
 	}
 	for i := range sensorSourceSRC_NUM {
@@ -340,6 +341,10 @@ func (s *Sensor) account() bodycam.Health {
 	h.Stopped = s.pause.pauses() + k.stops
 	h.CPU = s.cpuSeconds()
 	h.Blind = s.dec.blindness()
+	if n > 0 {
+		h.Blind = append(h.Blind, bodycam.Blind{What: "hooks", Count: n,
+			Why: "the kernel left out runs of " + strings.Join(names, ", ") + ", which ran already: what they would have seen is missing, if it was the target's"})
+	}
 	if k.raced > 0 {
 		h.Note = fmt.Sprintf("%d descriptors were gone before they could be read: those opens are marked raced", k.raced)
 	}
