@@ -486,10 +486,7 @@ func (c *copiesReport) fault(k store.CopyFault) {
 	case !k.Derived:
 		c.Status = ledger.StatusTampered
 	case c.Status == ledger.StatusVerified:
-		c.Status, c.Why = ledger.StatusIncomplete, k.Name+" isn't what was sealed: put back the copy that was; bodycam check judges by the record, and doesn't read it"
-		if k.Name == features.Kept {
-			c.Why = k.Name + " isn't what the record gives: bodycam show makes it again"
-		}
+		c.Status, c.Why = ledger.StatusIncomplete, k.Name+" isn't what the record gives: bodycam show makes it again"
 	}
 }
 

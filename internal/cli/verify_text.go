@@ -200,6 +200,9 @@ func (c *copiesReport) reasons() []string {
 		}
 		out = append(out, why)
 	}
+	if c.Status == ledger.StatusTampered {
+		out = append(out, "the ledger is the truth: bodycam restore writes them again, and keeps what is there aside")
+	}
 	return out
 }
 

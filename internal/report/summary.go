@@ -24,9 +24,8 @@ type Summary struct {
 	Account   Account           `json:"account"`
 	NotSeen   []string          `json:"not_seen"`
 	Completed bool              `json:"complete"`
-	// Unsealed names what isn't what was sealed, and why; Remade what can have been made again since.
+	// Unsealed names what isn't what was sealed, and why.
 	Unsealed []string `json:"unsealed,omitempty"`
-	Remade   []string `json:"remade,omitempty"`
 	// LastWords is the last line of the standard error of an agent that failed.
 	LastWords string `json:"last_words,omitempty"`
 	// NotStarted tells that the agent's program never ran.
@@ -145,9 +144,6 @@ func (s *Summary) header(t *text) {
 	}
 	if len(s.Unsealed) > 0 {
 		record = t.paint("31", "NOT WHAT WAS SEALED: "+bodycam.Printable(strings.Join(s.Unsealed, "; "))) + "; besides " + record
-	}
-	if len(s.Remade) > 0 {
-		record += "; not as it was sealed, made again or edited: " + bodycam.Printable(strings.Join(s.Remade, ", "))
 	}
 	var lost uint64
 	var names []string

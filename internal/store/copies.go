@@ -28,12 +28,11 @@ type CopyFault struct {
 	Derived bool `json:"derived,omitempty"`
 
 	differs bool // from what was sealed, where copies that are only ahead or behind don't
+	stray   bool // it was never sealed
 }
 
 // isDerived tells of working copies that later commands may write again.
-func isDerived(name string) bool {
-	return name == FindingsFile || strings.HasPrefix(name, "features/")
-}
+func isDerived(name string) bool { return strings.HasPrefix(name, "features/") }
 
 // isBeside tells of what lies in a run directory and is no copy of what was sealed: the ledger itself, the two that are
 // compared in their own way, what later commands put there (an index, proofs of anchors), and names with a dot, such as
@@ -327,6 +326,7 @@ func (c *comparer) end() error {
 			return c.remade()
 		}
 		c.fault(name, "is there and was never sealed")
+		c.faults[len(c.faults)-1].stray = true
 		return nil
 	})
 	return err
