@@ -118,9 +118,9 @@ func observed(t testing.TB, opt Options, cmd *exec.Cmd, sink sensor.Sink) bodyca
 	return h
 }
 
-type harness struct{}
+type harness struct{ opt Options }
 
-func (harness) Start(t testing.TB, w sensortest.Workload) sensortest.Record {
+func (h harness) Start(t testing.TB, w sensortest.Workload) sensortest.Record {
 	var c sensortest.Collector
 	var out bytes.Buffer
 	cmd := exec.Command(w.Argv[0], w.Argv[1:]...)
@@ -128,8 +128,8 @@ func (harness) Start(t testing.TB, w sensortest.Workload) sensortest.Record {
 	if testing.Verbose() {
 		cmd.Stderr = os.Stderr
 	}
-	h := observed(t, Options{}, cmd, c.Sink)
-	r := sensortest.Record{Events: c.Events(), Health: h, Stdout: out.Bytes(), PID: cmd.Process.Pid, Status: -1}
+	health := observed(t, h.opt, cmd, c.Sink)
+	r := sensortest.Record{Events: c.Events(), Health: health, Stdout: out.Bytes(), PID: cmd.Process.Pid, Status: -1}
 	if st := cmd.ProcessState; st != nil && st.Exited() {
 		r.Status = st.ExitCode()
 	}
@@ -146,6 +146,12 @@ func (harness) Traits() sensortest.Traits {
 func TestSuite(t *testing.T) {
 	needRoot(t)
 	sensortest.Run(t, harness{})
+}
+
+// The object for older kernels makes the same record. A newer kernel takes it too.
+func TestSuiteOld(t *testing.T) {
+	needRoot(t)
+	sensortest.Run(t, harness{Options{old: true}})
 }
 
 func complete(t testing.TB, h bodycam.Health) {

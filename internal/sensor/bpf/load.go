@@ -21,6 +21,7 @@ import (
 // programs are the loaded programs and what attaches them.
 type programs struct {
 	objs  sensorObjects
+	unix  bool // on_connect_unix and on_sendmsg_unix are to be attached
 	links []link.Link
 }
 
@@ -33,11 +34,11 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	if err := unix.Stat("/proc/self/ns/mnt", &ns); err != nil {
 		return nil, fmt.Errorf("finding the recorder's mount namespace: %w", err)
 	}
-	spec, err := loadSensor()
-	if err != nil {
-		return nil, fmt.Errorf("reading the embedded BPF object: %w", err)
-	}
 	types := btf.NewCache() // the kernel's are large: they are read once
+	spec, err := newObject(types, opt.old)
+	if err != nil {
+		return nil, err
+	}
 	stop := uint32(opt.RingBytes / 4 * 3)
 	if opt.NoPause {
 		stop = 0
@@ -58,9 +59,9 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	if err := raiseMemlock(); err != nil {
 		return nil, err
 	}
-	p := &programs{}
+	p := &programs{unix: spec.unix}
 	if err := spec.LoadAndAssign(&p.objs, &ebpf.CollectionOptions{Cache: types}); err != nil {
-		return nil, fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.7 or later are needed; bodycam doctor tries each): %w", err)
+		return nil, fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.1 or later are needed; bodycam doctor tries each): %w", err)
 	}
 	if err := p.aim(cgroup); err != nil {
 		p.close()
@@ -169,6 +170,9 @@ func (p *programs) attach(cgroup string) error {
 		{p.objs.OnEgress, ebpf.AttachCGroupInetEgress},
 		{p.objs.OnIngress, ebpf.AttachCGroupInetIngress},
 	} {
+		if !p.unix && (h.prog == p.objs.OnConnectUnix || h.prog == p.objs.OnSendmsgUnix) {
+			continue
+		}
 		l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: h.at, Program: h.prog})
 		if err != nil {
 			return fmt.Errorf("attaching %s to cgroup %s: %w", h.at, cgroup, err)

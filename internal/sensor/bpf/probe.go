@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -31,7 +32,7 @@ func Probe() []Feature {
 		return append(out, Feature{Name: "loading BPF programs", Needed: true, Why: errPermission.Error()})
 	}
 	_ = raiseMemlock() // where it was needed and failed, loading says so
-	spec, err := loadSensor()
+	spec, err := newObject(btf.NewCache(), false)
 	if err != nil {
 		return append(out, probed("embedded BPF object", true, err))
 	}
@@ -43,7 +44,7 @@ func Probe() []Feature {
 		return spec.Programs[names[i]].SectionName < spec.Programs[names[j]].SectionName
 	})
 	for _, n := range names {
-		out = append(out, probed(spec.Programs[n].SectionName, true, loadOne(spec, n)))
+		out = append(out, probed(spec.Programs[n].SectionName, true, loadOne(spec.CollectionSpec, n)))
 	}
 	return append(out,
 		probed("fentry", false, tryTracing()),
@@ -93,7 +94,7 @@ func loadOne(spec *ebpf.CollectionSpec, name string) error {
 func hint(err error) error {
 	switch {
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return fmt.Errorf("%w (a kernel of 6.7 or later is needed)", err)
+		return fmt.Errorf("%w (a kernel of 6.1 or later is needed)", err)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w (root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, are needed)", err)
 	}

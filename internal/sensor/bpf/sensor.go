@@ -40,6 +40,7 @@ type Options struct {
 	NoPause bool
 
 	others uint32 // how many tasks may have a cache outside of the pool; 0: as many as the kernel side says
+	old    bool   // the object for older kernels, for tests
 }
 
 // wakeBytes is how much waits before the kernel side wakes the reader.

@@ -98,18 +98,18 @@ static inline_always struct cache *my_cache(void)
 
 static inline_always __s32 session(struct task_struct *t)
 {
-	struct pid *sid = t->signal->pids[3];
-	return sid->numbers[0].nr;
+	struct pid *sid = get(get(t, signal), pids[3]);
+	return get(sid, numbers[0].nr);
 }
 
 /* belongs notes whose doings a cache gathers from now on. */
 static inline_always void belongs(struct cache *c, struct task_struct *t)
 {
-	c->start = t->group_leader->start_boottime;
-	c->tgid = t->tgid;
-	c->tid = t->pid;
-	c->uid = t->cred->uid.val;
-	c->gid = t->cred->gid.val;
+	c->start = get(get(t, group_leader), start_boottime);
+	c->tgid = get(t, tgid);
+	c->tid = get(t, pid);
+	c->uid = get(get(t, cred), uid.val);
+	c->gid = get(get(t, cred), gid.val);
 	c->sid = session(t);
 }
 
@@ -154,14 +154,14 @@ static inline_always void give_back(struct cache *c)
 
 static inline_always bool same_file(struct entry *e, struct file *f, struct dentry *d)
 {
-	return e->dentry == (__u64)d && e->inode == (__u64)f->f_inode && e->parent == (__u64)d->d_parent &&
-	       e->hash_len == d->d_name.hash_len && e->mnt == (__u64)f->f_path.mnt && e->fflags == f->f_flags &&
-	       e->fmode == f->f_mode && e->gen == f->f_inode->i_generation;
+	return e->dentry == (__u64)d && e->inode == (__u64)get(f, f_inode) && e->parent == (__u64)get(d, d_parent) &&
+	       e->hash_len == get(d, d_name.hash_len) && e->mnt == (__u64)get(f, f_path.mnt) && e->fflags == get(f, f_flags) &&
+	       e->fmode == get(f, f_mode) && e->gen == get(get(f, f_inode), i_generation);
 }
 
 static inline_always __u32 entry_hash(struct dentry *d)
 {
-	__u32 h = d->d_name.hash; /* of the name, salted with the folder */
+	__u32 h = get(d, d_name.hash); /* of the name, salted with the folder */
 	return (h ^ (h >> 7) ^ (h >> 17)) & (ENTRIES - 1);
 }
 
@@ -319,7 +319,7 @@ static inline_always __u64 oid_of(struct rec *r)
 static inline_always void entry_fill(struct cache *c, __u32 slot, struct file *f, struct dentry *d, struct rec *r, __u64 given)
 {
 	struct opened *o = (struct opened *)(r + 1);
-	struct inode *in = f->f_inode;
+	struct inode *in = get(f, f_inode);
 	struct entry *e = &c->e[slot & (ENTRIES - 1)];
 	memzero(e, sizeof(*e));
 	c->oid[slot & (ENTRIES - 1)] = oid_of(r);
@@ -327,11 +327,11 @@ static inline_always void entry_fill(struct cache *c, __u32 slot, struct file *f
 	e->how = how_opened(r->nr, r->abi, o->asked);
 	e->tree = tree;
 	e->dentry = (__u64)d;
-	e->parent = (__u64)d->d_parent;
-	e->mnt = (__u64)f->f_path.mnt;
+	e->parent = (__u64)get(d, d_parent);
+	e->mnt = (__u64)get(f, f_path.mnt);
 	e->inode = (__u64)in;
-	e->hash_len = d->d_name.hash_len;
-	e->gen = in->i_generation;
+	e->hash_len = get(d, d_name.hash_len);
+	e->gen = get(in, i_generation);
 	e->fflags = o->fflags;
 	e->fmode = o->fmode;
 	e->ino = o->ino;
@@ -356,12 +356,12 @@ static inline_always void bind_fd(struct cache *c, int fd, struct file *f, __u32
 
 static inline_always void body_of_file(struct body *b, struct file *f)
 {
-	struct inode *in = f->f_inode;
-	b->ino = in->i_ino;
-	b->dev = in->i_sb->s_dev;
-	b->imode = in->i_mode;
-	b->fmode = f->f_mode;
-	b->fflags = f->f_flags;
+	struct inode *in = get(f, f_inode);
+	b->ino = get(in, i_ino);
+	b->dev = get(get(in, i_sb), s_dev);
+	b->imode = get(in, i_mode);
+	b->fmode = get(f, f_mode);
+	b->fflags = get(f, f_flags);
 }
 
 /*
@@ -379,13 +379,13 @@ static inline_always struct rec *start_open(struct scratch *s, struct task_struc
 	struct rec *r = (struct rec *)((char *)s + at);
 	head(r, t, kind, source, type);
 	struct opened *o = (struct opened *)(r + 1);
-	struct inode *in = f->f_inode;
-	o->ino = in->i_ino;
-	o->dev = in->i_sb->s_dev;
-	o->fmode = f->f_mode;
-	o->fflags = f->f_flags;
+	struct inode *in = get(f, f_inode);
+	o->ino = get(in, i_ino);
+	o->dev = get(get(in, i_sb), s_dev);
+	o->fmode = get(f, f_mode);
+	o->fflags = get(f, f_flags);
 	o->asked = 0;
-	o->imode = in->i_mode;
+	o->imode = get(in, i_mode);
 	o->slot = slot;
 	o->walk = s->walk | WALK_OBJECT;
 	o->path = len;
@@ -412,7 +412,7 @@ static inline_always struct entry *known_entry(struct cache *c, int fd, struct f
 	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
 	__u32 i = r->slot & (ENTRIES - 1);
 	struct entry *e = &c->e[i];
-	return r->fd == fd && r->file == (__u64)f && c->oid[i] && c->oid[i] == r->oid && e->inode == (__u64)f->f_inode ? e : 0;
+	return r->fd == fd && r->file == (__u64)f && c->oid[i] && c->oid[i] == r->oid && e->inode == (__u64)get(f, f_inode) ? e : 0;
 }
 
 /*
@@ -440,7 +440,7 @@ noinline_fn int file_slot(struct cache *cache, int fd)
 		return -1;
 	if (known_entry(cache, fd, f))
 		return cache->fd[fd & (FDS - 1)].slot & (ENTRIES - 1);
-	struct dentry *d = as(struct dentry, f->f_path.dentry);
+	struct dentry *d = as(struct dentry, get(f, f_path.dentry));
 	int found = entry_find(cache, f, d, 0, 0);
 	if (found < 0)
 		found = new_entry(s, t, cache, f, d);
@@ -456,7 +456,7 @@ noinline_fn int used_slot(int fd)
 	struct file *f = fd_file(current(), fd);
 	if (!f)
 		return -1;
-	__u16 type = f->f_inode->i_mode & S_IFMT;
+	__u16 type = get(get(f, f_inode), i_mode) & S_IFMT;
 	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
 		return -1;
 	struct cache *c = my_cache();

@@ -103,7 +103,11 @@ __u64 tree = 1;
 
 static inline_always struct task_struct *current(void)
 {
+#ifdef OLD
+	return (struct task_struct *)bpf_get_current_task();
+#else
 	return untrusted(struct task_struct, bpf_get_current_task_btf());
+#endif
 }
 
 /* mine tells whether the current task is in the target's subtree. */
@@ -182,17 +186,17 @@ static inline_always void head(struct rec *r, struct task_struct *task, __u8 kin
 	r->type = type;
 	r->abi = 0;
 	r->time = bpf_ktime_get_boot_ns();
-	r->start = t->group_leader->start_boottime;
-	r->tgid = t->tgid;
-	r->tid = t->pid;
-	r->uid = t->cred->uid.val;
-	r->gid = t->cred->gid.val;
-	struct pid *sid = t->signal->pids[3];
-	r->sid = sid->numbers[0].nr;
+	r->start = get(get(t, group_leader), start_boottime);
+	r->tgid = get(t, tgid);
+	r->tid = get(t, pid);
+	r->uid = get(get(t, cred), uid.val);
+	r->gid = get(get(t, cred), gid.val);
+	struct pid *sid = get(get(t, signal), pids[3]);
+	r->sid = get(sid, numbers[0].nr);
 	r->nr = -1;
-	r->flags = t->flags & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD) ? REC_WORKER : 0;
-	struct nsproxy *ns = t->nsproxy;
-	if (ns && ns->mnt_ns->ns.inum == host_mntns)
+	r->flags = get(t, flags) & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD) ? REC_WORKER : 0;
+	struct nsproxy *ns = get(t, nsproxy);
+	if (ns && get(get(ns, mnt_ns), ns.inum) == host_mntns)
 		r->flags |= REC_HOST_NS;
 }
 
@@ -211,7 +215,7 @@ static inline_always void press(__u64 waiting)
 		return;
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct task_struct *t = current();
-	__u64 start = t->group_leader->start_boottime;
+	__u64 start = get(get(t, group_leader), start_boottime);
 	if (bpf_send_signal(SIGSTOP))
 		return;
 	if (bpf_map_update_elem(&stopped, &tgid, &start, 0)) {

@@ -84,6 +84,10 @@ struct dentry {
 	struct inode *d_inode;
 };
 
+struct dentry___6_7 { /* a folder's names are in a circle */
+	struct list_head d_child, d_subdirs;
+};
+
 struct vfsmount {
 	struct dentry *mnt_root;
 };
@@ -119,6 +123,10 @@ struct ovl_inode { /* of overlayfs, which may be a module */
 	struct ovl_entry *oe;
 };
 
+struct ovl_inode___6_4 {
+	struct ovl_path lowerpath;
+};
+
 struct path {
 	struct vfsmount *mnt;
 	struct dentry *dentry;
@@ -145,6 +153,10 @@ struct file {
 	struct inode *f_inode;
 	__u32 f_flags;
 	struct path f_path;
+};
+
+struct file___6_1 {
+	struct callback_head f_rcuhead;
 };
 
 struct fdtable {
@@ -179,11 +191,31 @@ struct cred {
 	kgid_t gid;
 };
 
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+};
+
+struct xarray {
+	void *xa_head;
+};
+
+struct idr {
+	struct xarray idr_rt;
+};
+
+struct pid_namespace {
+	struct idr idr;
+};
+
 struct upid {
 	int nr;
+	struct pid_namespace *ns;
 };
 
 struct pid {
+	__u32 level;
+	struct hlist_head tasks[4];
 	struct upid numbers[1];
 };
 
@@ -224,7 +256,7 @@ struct task_struct {
 	int pid, tgid, exit_code;
 	__u64 start_boottime;
 	struct task_struct *group_leader, *real_parent;
-	const struct cred *cred;
+	struct cred *cred;
 	struct signal_struct *signal;
 	struct files_struct *files;
 	struct fs_struct *fs;
@@ -232,6 +264,8 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct mm_struct *mm;
 	struct callback_head *task_works;
+	struct pid *thread_pid;
+	struct hlist_node pid_links[4];
 };
 
 struct linux_binprm {
@@ -359,7 +393,11 @@ struct __sk_buff {
 };
 
 struct bpf_iter_num {
+#ifndef OLD
 	__u64 opaque[1];
+#else
+	int next, end, now;
+#endif
 } __attribute__((aligned(8)));
 
 #endif

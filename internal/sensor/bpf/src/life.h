@@ -11,32 +11,63 @@
 #define SIGNAL_GROUP_EXIT 4
 #define ARGV_CHUNKS 1024
 
+struct argv {
+	struct scratch *s;
+	struct task_struct *t;
+	__u64 from, total;
+};
+
+static inline_always long put_piece(__u32 i, void *ctx)
+{
+	struct argv *a = ctx;
+	struct piece *p = (struct piece *)out_body(a->s);
+	__u64 off = (__u64)i * CHUNK;
+	if (off >= a->total)
+		return 1;
+	__u64 n = a->total - off;
+	if (n > CHUNK)
+		n = CHUNK;
+	opaque(n);
+	if (n > CHUNK)
+		return 1;
+	head(out_rec(a->s), a->t, K_ARGV, SRC_PART, 0);
+	p->offset = off;
+	if (bpf_probe_read_user(p + 1, n, (void *)(a->from + off)))
+		n = 0;
+	if (!put(sizeof(struct rec) + sizeof(struct piece) + n))
+		lost(SRC_PART, 1);
+	return 0;
+}
+
 /* put_argv sends argv as it lies in memory, piece by piece. */
 noinline_fn int put_argv(__u64 from, __u64 total)
 {
 	GLOBAL_FN(0);
-	struct piece *p = (struct piece *)out_body(s);
-	struct bpf_iter_num it;
-	int *i;
-	bpf_iter_num_new(&it, 0, ARGV_CHUNKS);
-	while ((i = bpf_iter_num_next(&it))) {
-		__u64 off = (__u64)*i * CHUNK;
-		if (off >= total)
-			break;
-		__u64 n = total - off;
-		if (n > CHUNK)
-			n = CHUNK;
-		opaque(n);
-		if (n > CHUNK)
-			break;
-		head(out_rec(s), t, K_ARGV, SRC_PART, 0);
-		p->offset = off;
-		if (bpf_probe_read_user(p + 1, n, (void *)(from + off)))
-			n = 0;
-		if (!put(sizeof(struct rec) + sizeof(struct piece) + n))
-			lost(SRC_PART, 1);
-	}
-	bpf_iter_num_destroy(&it);
+	struct argv a = {s, t, from, total};
+	repeat(ARGV_CHUNKS, put_piece, &a);
+	return 0;
+}
+
+struct works {
+	struct callback_head *next;
+	struct file *found;
+};
+
+/* put off until a task goes back to user mode: the freeing of a file, as a rule */
+#define file_work(cb)                                                                                                  \
+	as(struct file, (void *)(cb) - (field_exists(struct file, f_task_work) ? offset_where(struct file, f_task_work) : offset_where(struct file___6_1, f_rcuhead)))
+
+static inline_always long look_at_work(__u32 i, void *ctx)
+{
+	struct works *w = ctx;
+	if (!w->next)
+		return 1;
+	struct callback_head *cb = as(struct callback_head, w->next);
+	struct file *f = file_work(cb);
+	struct inode *in = get(f, f_inode);
+	if (in && (get(in, i_mode) & S_IFMT) == S_IFREG && get(in, i_mapping) == get(f, f_mapping) && get(get(f, f_path.dentry), d_inode) == in)
+		w->found = f;
+	w->next = get(cb, next);
 	return 0;
 }
 
@@ -47,22 +78,9 @@ noinline_fn int put_argv(__u64 from, __u64 total)
  */
 static inline_always struct file *script_file(struct task_struct *t)
 {
-	struct callback_head *cb = t->task_works;
-	struct file *found = 0;
-	struct bpf_iter_num it;
-	bpf_iter_num_new(&it, 0, 1024);
-	while (bpf_iter_num_next(&it)) {
-		if (!cb)
-			break;
-		cb = as(struct callback_head, cb);
-		struct file *f = as(struct file, (void *)cb - field_offset(struct file, f_task_work));
-		struct inode *in = f->f_inode;
-		if (in && (in->i_mode & S_IFMT) == S_IFREG && in->i_mapping == f->f_mapping && f->f_path.dentry->d_inode == in)
-			found = f;
-		cb = cb->next;
-	}
-	bpf_iter_num_destroy(&it);
-	return found;
+	struct works w = {get(t, task_works)};
+	repeat(1024, look_at_work, &w);
+	return w.found;
 }
 
 SEC("tp_btf/sched_process_exec")
@@ -73,37 +91,37 @@ int on_exec(__u64 *ctx)
 	if (!mine())
 		return 0;
 	struct scratch *s = scratch();
-	struct mm_struct *mm = t->mm;
+	struct mm_struct *mm = get(t, mm);
 	if (!s || !mm)
 		return 0;
-	__u64 from = mm->arg_start, total = mm->arg_end - from;
+	__u64 from = get(mm, arg_start), total = get(mm, arg_end) - from;
 	turn_over(my_cache());
 	head(out_rec(s), t, K_EXEC, SRC_EXEC, 0);
 	struct executed *x = (struct executed *)out_body(s);
 	memzero(x, sizeof(*x));
-	struct task_struct *parent = t->real_parent;
-	x->parent = parent->tgid;
-	x->parent_start = parent->group_leader->start_boottime;
+	struct task_struct *parent = get(t, real_parent);
+	x->parent = get(parent, tgid);
+	x->parent_start = get(get(parent, group_leader), start_boottime);
 	x->argv = total;
 	x->old_tid = ctx[1];
-	struct file *f = bp->file;
-	x->ino = f->f_inode->i_ino;
-	x->dev = f->f_inode->i_sb->s_dev;
+	struct file *f = get(bp, file);
+	x->ino = get(get(f, f_inode), i_ino);
+	x->dev = get(get(get(f, f_inode), i_sb), s_dev);
 	__u32 pos = EXEC_HEAD;
 	s->walk = 0;
 	x->exe = walk(s, &f->f_path, pos);
 	pos += x->exe;
 	x->exe_walk = s->walk;
 	s->walk = 0;
-	struct fs_struct *fs = t->fs;
+	struct fs_struct *fs = get(t, fs);
 	x->cwd = walk(s, &fs->pwd, pos);
 	pos += x->cwd;
 	x->cwd_walk = s->walk;
-	x->given = kernel_str(s, bp->filename, pos);
+	x->given = kernel_str(s, get(bp, filename), pos);
 	pos += x->given;
-	if (bp->interp != bp->filename) {
+	if (get(bp, interp) != get(bp, filename)) {
 		x->interpreter = 1;
-		struct file *script = bp->executable;
+		struct file *script = get(bp, executable);
 		if (!script)
 			script = script_file(t);
 		if (script) {
@@ -113,7 +131,7 @@ int on_exec(__u64 *ctx)
 			x->script_walk = s->walk;
 		}
 	}
-	x->by_fd = bp->fdpath != 0;
+	x->by_fd = get(bp, fdpath) != 0;
 	opaque(pos);
 	if (total < STR_MAX && pos <= OUT_MAX - STR_MAX && !bpf_probe_read_user(&s->out[pos], total & (STR_MAX - 1), (void *)from)) {
 		x->args = total;
@@ -133,9 +151,9 @@ int on_newtask(__u64 *ctx)
 	__u64 flags = ctx[1];
 	if ((flags & CLONE_THREAD) || !mine())
 		return 0;
-	put_life(K_FORK, SRC_FORK, flags, child->pid, child->start_boottime);
+	put_life(K_FORK, SRC_FORK, flags, get(child, pid), get(child, start_boottime));
 	if (flags & CLONE_NEW)
-		put_life(K_CLONE_NS, SRC_CALL, flags, child->pid, child->start_boottime);
+		put_life(K_CLONE_NS, SRC_CALL, flags, get(child, pid), get(child, start_boottime));
 	return 0;
 }
 
@@ -150,8 +168,8 @@ struct {
 /* first_to_end tells of the threads that end a process together which one came first. */
 static inline_always bool first_to_end(struct task_struct *t)
 {
-	__u32 tgid = t->tgid;
-	__u64 start = t->group_leader->start_boottime;
+	__u32 tgid = get(t, tgid);
+	__u64 start = get(get(t, group_leader), start_boottime);
 	__u64 *old = bpf_map_lookup_elem(&ended, &tgid);
 	if (old)
 		return __sync_lock_test_and_set(old, start) != start;
@@ -172,7 +190,7 @@ int on_exit(__u64 *ctx)
 {
 	struct task_struct *t = current();
 	struct cache *c = my_cache();
-	__u32 tid = t->pid, old_tid = tid;
+	__u32 tid = get(t, pid), old_tid = tid;
 	if (c) { /* also of one that was moved out of the subtree */
 		old_tid = c->tid;
 		flush_all(c);
@@ -182,10 +200,10 @@ int on_exit(__u64 *ctx)
 		put_thread(old_tid);
 	if (!mine())
 		return 0;
-	struct signal_struct *sig = t->signal;
+	struct signal_struct *sig = get(t, signal);
 	/* Since 6.16 the kernel tells. Before, threads that end at once may all find themselves the last. */
-	bool last = exit_tells_last ? (bool)ctx[1] : sig->live.counter == 0 && first_to_end(t);
-	int status = sig->flags & SIGNAL_GROUP_EXIT ? sig->group_exit_code : t->group_leader->exit_code;
+	bool last = exit_tells_last ? (bool)ctx[1] : get(sig, live.counter) == 0 && first_to_end(t);
+	int status = get(sig, flags) & SIGNAL_GROUP_EXIT ? get(sig, group_exit_code) : get(get(t, group_leader), exit_code);
 	put_life(last ? K_EXIT : K_THREAD, last ? SRC_EXIT : SRC_PART, status, 0, 0);
 	return 0;
 }
@@ -204,7 +222,7 @@ int on_signal(__u64 *ctx)
 	if (raw <= 1 || !mine()) /* 0 and 1 stand for the kernel's own */
 		return 0;
 	struct kernel_siginfo *info = as(struct kernel_siginfo, raw);
-	if (info->si_code > 0 || to->tgid == t->tgid)
+	if (get(info, si_code) > 0 || get(to, tgid) == get(t, tgid))
 		return 0;
 	seen_anytime(SRC_SIGNAL);
 	__u64 waiting = bpf_ringbuf_query(&ring, RB_AVAIL_DATA);
@@ -216,7 +234,7 @@ int on_signal(__u64 *ctx)
 	}
 	head(r, t, K_SIGNAL, SRC_SIGNAL, 0);
 	number_anytime(r);
-	*(struct life *)(r + 1) = (struct life){sig, to->group_leader->start_boottime, to->tgid};
+	*(struct life *)(r + 1) = (struct life){sig, get(get(to, group_leader), start_boottime), get(to, tgid)};
 	bpf_ringbuf_submit(r, wake_flag(waiting));
 	return 0;
 }
@@ -234,21 +252,21 @@ int on_uring(__u64 *ctx)
 	if (!s)
 		return 0;
 	struct body *b = begin(s, K_URING, SRC_URING, 0);
-	__u8 op = req->opcode;
+	__u8 op = get(req, opcode);
 	b->arg[0] = op;
 	if (op >= URING_RENAMEAT && op <= URING_LINKAT)
 		names_moved(current());
 	__u32 pos = HEAD;
 	if (op == URING_OPENAT || op == URING_OPENAT2) {
 		struct io_open *o = as(struct io_open, &req->cmd);
-		struct filename *name = as(struct filename, o->filename);
-		b->arg[1] = o->how.flags;
-		b->len[0] = kernel_str(s, name->name, pos);
+		struct filename *name = as(struct filename, get(o, filename));
+		b->arg[1] = get(o, how.flags);
+		b->len[0] = kernel_str(s, get(name, name), pos);
 		bool relative = !b->len[0] || s->out[HEAD] != '/';
 		pos += b->len[0];
 		if (relative) {
 			s->walk = 0;
-			b->len[1] = walk_base(o->dfd, pos) & 0x1fff;
+			b->len[1] = walk_base(get(o, dfd), pos) & 0x1fff;
 			pos += b->len[1];
 			b->walk = s->walk;
 		}

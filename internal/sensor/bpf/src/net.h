@@ -78,25 +78,25 @@ static inline_always void set_ip4(__u8 *to, __u32 ip)
 /* from_sock copies what the kernel's socket says of both ends. */
 static inline_always void from_sock(struct net *n, struct sock *sk)
 {
-	n->family = sk->__sk_common.skc_family;
-	n->socktype = sk->sk_type;
-	n->proto = sk->sk_protocol;
-	n->cookie = sk->__sk_common.skc_cookie.counter;
+	n->family = get(sk, __sk_common.skc_family);
+	n->socktype = get(sk, sk_type);
+	n->proto = get(sk, sk_protocol);
+	n->cookie = get(sk, __sk_common.skc_cookie.counter);
 	if (n->family == AF_INET) {
-		set_ip4(n->laddr, sk->__sk_common.skc_rcv_saddr);
-		set_ip4(n->raddr, sk->__sk_common.skc_daddr);
+		set_ip4(n->laddr, get(sk, __sk_common.skc_rcv_saddr));
+		set_ip4(n->raddr, get(sk, __sk_common.skc_daddr));
 	} else if (n->family == AF_INET6) {
 		for (int i = 0; i < 4; i++) {
-			set_ip4(n->laddr + 4 * i, sk->__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[i]);
-			set_ip4(n->raddr + 4 * i, sk->__sk_common.skc_v6_daddr.in6_u.u6_addr32[i]);
+			set_ip4(n->laddr + 4 * i, get(sk, __sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[i]));
+			set_ip4(n->raddr + 4 * i, get(sk, __sk_common.skc_v6_daddr.in6_u.u6_addr32[i]));
 		}
 	} else {
 		return;
 	}
-	n->lport = sk->__sk_common.skc_num;
+	n->lport = get(sk, __sk_common.skc_num);
 	if (!n->lport)
-		n->lport = ntohs(as(struct inet_sock, sk)->inet_sport);
-	n->rport = ntohs(sk->__sk_common.skc_dport);
+		n->lport = ntohs(get(as(struct inet_sock, sk), inet_sport));
+	n->rport = ntohs(get(sk, __sk_common.skc_dport));
 }
 
 /* from_user copies an address from the program's memory: to the local end for bind, else to the remote end. */
@@ -138,12 +138,12 @@ static noinline_fn int from_user(struct net *n, __u64 addr, __u32 len, int local
 static inline_always struct sock *fd_sock(struct task_struct *t, int fd)
 {
 	struct file *f = fd_file(t, fd);
-	if (!f || (f->f_inode->i_mode & 0170000) != 0140000)
+	if (!f || (get(get(f, f_inode), i_mode) & 0170000) != 0140000)
 		return 0;
-	struct socket *so = as(struct socket, f->private_data);
-	if (!so || !so->sk)
+	struct socket *so = as(struct socket, get(f, private_data));
+	if (!so || !get(so, sk))
 		return 0;
-	return as(struct sock, so->sk);
+	return as(struct sock, get(so, sk));
 }
 
 /* put_net sends s->net, and for a unix socket the canonical path of the peer. */
@@ -161,8 +161,8 @@ noinline_fn int put_net(int fd)
 	if (s->net.family == AF_UNIX && sk) {
 		struct unix_sock *u = as(struct unix_sock, sk);
 		if (s->net.op != NET_BIND && s->net.op != NET_LISTEN && s->net.op != NET_ACCEPT)
-			u = u->peer ? as(struct unix_sock, u->peer) : 0;
-		if (u && u->path.dentry) {
+			u = get(u, peer) ? as(struct unix_sock, get(u, peer)) : 0;
+		if (u && get(u, path.dentry)) {
 			s->net.plen = walk(s, &u->path, end);
 			end += s->net.plen;
 		}
@@ -187,14 +187,14 @@ static inline_always bool take_pending(struct scratch *s)
 
 static inline_always void unix_name(struct net *n, struct sock *sk)
 {
-	struct unix_address *a = as(struct unix_address, as(struct unix_sock, sk)->addr);
+	struct unix_address *a = as(struct unix_address, get(as(struct unix_sock, sk), addr));
 	if (!a)
 		return;
-	__u32 m = a->len - 2;
+	__u32 m = get(a, len) - 2;
 	opaque(m);
 	if (m > 108)
 		m = 108;
-	bpf_probe_read_kernel(n->upath, m, a->name[0].sun_path);
+	bpf_probe_read_kernel(n->upath, m, &a->name[0].sun_path[0]);
 	n->ulen = m;
 }
 
@@ -220,12 +220,12 @@ noinline_fn int on_address(int op, int fd)
 		}
 	} else if (sk && n->family != AF_UNIX) { /* the local end is known only now */
 		struct sock_common *c = &sk->__sk_common;
-		n->lport = c->skc_num;
+		n->lport = get(c, skc_num);
 		if (n->family == AF_INET)
-			set_ip4(n->laddr, c->skc_rcv_saddr);
+			set_ip4(n->laddr, get(c, skc_rcv_saddr));
 		else
 			for (int i = 0; i < 4; i++)
-				set_ip4(n->laddr + 4 * i, c->skc_v6_rcv_saddr.in6_u.u6_addr32[i]);
+				set_ip4(n->laddr + 4 * i, get(c, skc_v6_rcv_saddr.in6_u.u6_addr32[i]));
 	}
 	n->op = op;
 	n->ret = s->ret;
@@ -357,7 +357,7 @@ noinline_fn int on_recvmsg(int fd, __u64 msg)
 {
 	GLOBAL_FN(0);
 	struct sock *sk = fd_sock(t, fd);
-	if (!sk || sk->__sk_common.skc_family != AF_UNIX)
+	if (!sk || get(sk, __sk_common.skc_family) != AF_UNIX)
 		return 0;
 	struct control m = {};
 	read_msghdr(s, msg, &m);
@@ -432,20 +432,20 @@ static inline_always int note_ip(struct bpf_sock_addr *c, __u16 op, bool v6)
 static inline_always int note_unix(struct bpf_sock_addr *c, __u16 op)
 {
 	__u64 key;
-	struct bpf_sock_addr_kern *k = bpf_cast_to_kern_ctx(c);
+	struct bpf_sock_addr_kern *k = kernel_ctx(c);
 	struct pending *p = new_pending(&key);
 	if (!p)
 		return 1;
 	p->net.op = op;
 	p->net.family = AF_UNIX;
 	p->net.socktype = c->type;
-	__u32 n = k->uaddrlen;
+	__u32 n = get(k, uaddrlen);
 	n = n > 2 ? n - 2 : 0;
 	opaque(n);
 	if (n > 108)
 		n = 108;
-	struct sockaddr_un *un = as(struct sockaddr_un, k->uaddr);
-	bpf_probe_read_kernel(p->net.upath, n, un->sun_path);
+	struct sockaddr_un *un = as(struct sockaddr_un, get(k, uaddr));
+	bpf_probe_read_kernel(p->net.upath, n, &un->sun_path[0]);
 	p->net.ulen = n;
 	done_pending(p, &key);
 	return 1;
@@ -512,9 +512,9 @@ static noinline_fn int put_flow(struct sock_info *i, struct net *n)
 static inline_always void tcp_bytes(struct net *n, struct sock *sk)
 {
 	struct tcp_sock *tp = as(struct tcp_sock, sk);
-	n->wr = tp->bytes_sent - tp->bytes_retrans;
-	n->rd = tp->bytes_received;
-	if (n->rd && (sk->__sk_common.skc_flags >> SOCK_DONE) & 1)
+	n->wr = get(tp, bytes_sent) - get(tp, bytes_retrans);
+	n->rd = get(tp, bytes_received);
+	if (n->rd && (get(sk, __sk_common.skc_flags) >> SOCK_DONE) & 1)
 		n->rd--; /* the end of the stream counts as a byte */
 }
 
@@ -526,7 +526,7 @@ int on_state(__u64 *ctx)
 	int from = ctx[1], to = ctx[2];
 	if (to != TCP_CLOSE && to != TCP_ESTABLISHED)
 		return 0;
-	if (sk->sk_protocol != PROTO_TCP)
+	if (get(sk, sk_protocol) != PROTO_TCP)
 		return 0;
 	struct sock_info *i = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!i)
@@ -543,7 +543,7 @@ int on_state(__u64 *ctx)
 		r.kind = K_STATE;
 		r.source = SRC_PART;
 		r.time = bpf_ktime_get_boot_ns();
-		n.ret = to == TCP_ESTABLISHED ? 0 : sk->sk_err ? -sk->sk_err : -1000;
+		n.ret = to == TCP_ESTABLISHED ? 0 : get(sk, sk_err) ? -get(sk, sk_err) : -1000;
 		send_net(&r, &n);
 		return 0;
 	}
@@ -561,7 +561,7 @@ int on_sock_release(struct bpf_sock *sk)
 	if (!i || !(i->rd || i->wr))
 		return 1;
 	struct net n = {};
-	from_sock(&n, bpf_cast_to_kern_ctx(sk));
+	from_sock(&n, kernel_ctx(sk));
 	n.cookie = bpf_get_socket_cookie(sk);
 	n.rd = i->rd;
 	n.wr = i->wr;
@@ -604,7 +604,8 @@ static inline_always void packet_head(struct rec *r, struct sock_info *i)
 		opaque(len);                                                                                           \
 		if (len > (max))                                                                                       \
 			len = (max);                                                                                   \
-		if (len && bpf_skb_load_bytes(skb, off, p->data, len))                                                 \
+		opaque(len);                                                                                           \
+		if (len && bpf_skb_load_bytes(skb, off, p->data, ((len - 1) & ((max) - 1)) + 1)) /* 6.1 sees no other lower bound */ \
 			len = 0;                                                                                       \
 		p->net.plen = len;                                                                                     \
 		bpf_ringbuf_submit(p, wake_flag(waiting));                                                             \

@@ -34,6 +34,50 @@ static inline_always void put_back(struct scratch *s, __u32 end, const unsigned 
 	}
 }
 
+struct up {
+	struct scratch *s;
+	struct task_struct *t;
+	struct dentry *d;
+	struct mount *m;
+	__u32 bits;
+};
+
+/* walk_up writes one name of the path before the others, or goes from a mount to the one that it lies in. */
+static inline_always long walk_up(__u32 i, void *ctx)
+{
+	struct up *u = ctx;
+	struct scratch *s = u->s;
+	struct dentry *d = u->d, *up = as(struct dentry, get(d, d_parent));
+	struct mount *m = u->m;
+	if (d == get(m, mnt.mnt_root)) {
+		struct mount *parent = as(struct mount, get(m, mnt_parent));
+		if (parent == m) {
+			struct nsproxy *ns = get(u->t, nsproxy);
+			u->bits = ns && get(m, mnt_ns) == get(ns, mnt_ns) ? 0 : WALK_DETACHED;
+			return 1;
+		}
+		u->d = as(struct dentry, get(m, mnt_mountpoint));
+		u->m = parent;
+		return 0;
+	}
+	__u32 n = get(d, d_name.len) & 0xff, end = s->cursor, at = end - n;
+	if (end < FRONT + n + 1)
+		return 1;
+	put_back(s, end, get(d, d_name.name), n);
+	if (up == d) { /* an object outside any tree: pipe, memfd, socket */
+		s->cursor = at;
+		u->bits = WALK_ANON;
+		return 1;
+	}
+	s->cursor = --at;
+	opaque(at);
+	if (at >= BACK_END)
+		return 1;
+	s->back[at] = '/';
+	u->d = up;
+	return 0;
+}
+
 /*
  * walk_back writes the path of s->dentry in s->mnt to the end of s->back, from the top of its mount tree, and returns its
  * length. It goes from the name upwards, as d_path does, but does not stop at the process's root: a chroot hides
@@ -46,45 +90,12 @@ noinline_fn int walk_back(void)
 	s->cursor = BACK_END;
 	if (!s->dentry || !s->mnt)
 		return 0;
-	struct dentry *d = as(struct dentry, s->dentry);
-	struct mount *m = as(struct mount, s->mnt);
-	__u32 bits = WALK_CUT;
-	if (!d->d_hash.pprev && d != d->d_parent)
+	struct up u = {s, t, as(struct dentry, s->dentry), as(struct mount, s->mnt), WALK_CUT};
+	if (!get(u.d, d_hash.pprev) && u.d != get(u.d, d_parent))
 		s->walk |= WALK_DELETED;
-	struct bpf_iter_num it;
-	bpf_iter_num_new(&it, 0, WALK_STEPS);
-	while (bpf_iter_num_next(&it)) {
-		struct dentry *up = as(struct dentry, d->d_parent);
-		if (d == m->mnt.mnt_root) {
-			struct mount *parent = as(struct mount, m->mnt_parent);
-			if (parent == m) {
-				struct nsproxy *ns = t->nsproxy;
-				bits = ns && m->mnt_ns == ns->mnt_ns ? 0 : WALK_DETACHED;
-				break;
-			}
-			d = as(struct dentry, m->mnt_mountpoint);
-			m = parent;
-			continue;
-		}
-		__u32 n = d->d_name.len & 0xff, end = s->cursor, at = end - n;
-		if (end < FRONT + n + 1)
-			break;
-		put_back(s, end, d->d_name.name, n);
-		if (up == d) { /* an object outside any tree: pipe, memfd, socket */
-			s->cursor = at;
-			bits = WALK_ANON;
-			break;
-		}
-		s->cursor = --at;
-		opaque(at);
-		if (at >= BACK_END)
-			break;
-		s->back[at] = '/';
-		d = up;
-	}
-	bpf_iter_num_destroy(&it);
-	s->walk |= bits;
-	if (s->cursor == BACK_END && !(bits & WALK_ANON)) {
+	repeat(WALK_STEPS, walk_up, &u);
+	s->walk |= u.bits;
+	if (s->cursor == BACK_END && !(u.bits & WALK_ANON)) {
 		s->back[BACK_END - 1] = '/';
 		return 1;
 	}
@@ -132,6 +143,22 @@ static inline_always __u64 stir(__u64 h, __u64 word, __u32 left)
 	return h ^ h >> 32;
 }
 
+struct sum {
+	struct scratch *s;
+	__u64 h;
+	__u32 n;
+};
+
+static inline_always long stir_in(__u32 i, void *ctx)
+{
+	struct sum *m = ctx;
+	__u32 at = (i + SHORT / 8) * 8;
+	if (at >= m->n)
+		return 1;
+	m->h = stir(m->h, *(__u64 *)(m->s->out + (at & (STR_MAX - 8))), m->n - at);
+	return 0;
+}
+
 /* hash_out returns a hash, never 0, of the n bytes at s->out. */
 noinline_fn __u64 hash_out(__u32 n)
 {
@@ -144,13 +171,9 @@ noinline_fn __u64 hash_out(__u32 n)
 		if (n <= i + 8)
 			return h | 1;
 	}
-	struct bpf_iter_num it;
-	int *i;
-	bpf_iter_num_new(&it, SHORT / 8, (n + 7) / 8);
-	while ((i = bpf_iter_num_next(&it)))
-		h = stir(h, *(__u64 *)(s->out + (((__u32)*i * 8) & (STR_MAX - 8))), n - *i * 8);
-	bpf_iter_num_destroy(&it);
-	return h | 1;
+	struct sum m = {s, h, n};
+	repeat(STR_MAX / 8, stir_in, &m);
+	return m.h | 1;
 }
 
 static inline_always __u64 mount_of(const struct vfsmount *v)
@@ -160,8 +183,8 @@ static inline_always __u64 mount_of(const struct vfsmount *v)
 
 static inline_always void start_at(struct scratch *s, struct path *p)
 {
-	s->dentry = (__u64)p->dentry;
-	s->mnt = mount_of(p->mnt);
+	s->dentry = (__u64)get(p, dentry);
+	s->mnt = mount_of(get(p, mnt));
 }
 
 static inline_always __u32 walk(struct scratch *s, struct path *p, __u32 pos)
@@ -185,13 +208,13 @@ static inline_always __u32 kernel_str(struct scratch *s, const void *addr, __u32
 /* fd_file returns the file behind a descriptor of the current task, or NULL. */
 static inline_always struct file *fd_file(struct task_struct *t, int fd)
 {
-	struct files_struct *files = t->files;
+	struct files_struct *files = get(t, files);
 	if (!files || fd < 0)
 		return 0;
-	struct fdtable *table = files->fdt;
-	if ((__u32)fd >= table->max_fds)
+	struct fdtable *table = get(files, fdt);
+	if ((__u32)fd >= get(table, max_fds))
 		return 0;
-	__u64 f = word(table->fd + fd);
+	__u64 f = word(get(table, fd) + fd);
 	return f ? as(struct file, f) : 0;
 }
 
@@ -203,7 +226,7 @@ noinline_fn int walk_base(int dfd, __u32 pos)
 	if (!s)
 		return 0;
 	if (dfd == AT_FDCWD) {
-		struct fs_struct *fs = t->fs;
+		struct fs_struct *fs = get(t, fs);
 		start_at(s, &fs->pwd);
 		return walk_at(pos);
 	}

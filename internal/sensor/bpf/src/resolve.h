@@ -60,7 +60,7 @@ __u32 moved_by = 0;
 
 static inline_always void names_moved(struct task_struct *t)
 {
-	__u32 tid = t->pid;
+	__u32 tid = get(t, pid);
 	if (moved_by != tid) {
 		moved_before = moved_at;
 		moved_by = tid;
@@ -69,12 +69,12 @@ static inline_always void names_moved(struct task_struct *t)
 }
 
 /* same_name tells whether the cached name s->found is the component in s->comp. */
-noinline_fn int same_name(__u32 len)
+inline_old int same_name(__u32 len)
 {
 	GLOBAL_FN(0);
 	struct dentry *d = as(struct dentry, s->found);
 	len &= 0xff;
-	if (d->d_name.len != len || !d->d_hash.pprev || bpf_probe_read_kernel(s->candidate, len, d->d_name.name))
+	if (get(d, d_name.len) != len || !get(d, d_hash.pprev) || bpf_probe_read_kernel(s->candidate, len, get(d, d_name.name)))
 		return 0;
 	struct bpf_iter_num it;
 	int *i, same = 1;
@@ -103,75 +103,102 @@ static inline_always struct known *known_slot(struct scratch *s, __u32 len)
 	return bpf_map_lookup_elem(&known_names, &slot);
 }
 
+struct children {
+	struct scratch *s;
+	__u64 at, end; /* end: where the circle closes; 0 where it is a list */
+	__u32 len;
+	int got;
+};
+
+/* look_at_child looks at one name of a folder. */
+static inline_always long look_at_child(__u32 i, void *ctx)
+{
+	struct children *c = ctx;
+	struct scratch *s = c->s;
+	bool circle = !field_exists(struct dentry, d_children);
+	__u64 at = c->at;
+	if (at == c->end) {
+		c->got = 0;
+		return 1;
+	}
+	at -= circle ? offset_where(struct dentry___6_7, d_child) : offset_where(struct dentry, d_sib);
+	struct dentry *d = as(struct dentry, at);
+	if ((__u64)get(d, d_parent) != s->dentry) /* it was moved away, and the list with it */
+		return 1;
+	s->found = at;
+	if (get(d, d_name.len) == c->len && same_name(c->len)) {
+		c->got = 1;
+		return 1;
+	}
+	c->at = circle ? member(struct dentry___6_7, d, d_child.next) : (__u64)get(d, d_sib.next);
+	return 0;
+}
+
 /* find_child looks for s->comp in the folder s->dentry: 1 with s->found; 0 there is none; -1 can't be told. */
 noinline_fn int find_child(__u32 len)
 {
 	GLOBAL_FN(-1);
-	if (!field_exists(struct dentry, d_children) || !len)
+	if (!len)
 		return -1;
 	struct known *k = known_slot(s, len);
 	if (k && k->folder == s->dentry) {
 		s->found = k->entry;
-		if ((__u64)as(struct dentry, s->found)->d_parent == s->dentry && same_name(len))
+		if ((__u64)get(as(struct dentry, s->found), d_parent) == s->dentry && same_name(len))
 			return 1;
 	}
-	int got = -1;
-	__u64 at = (__u64)as(struct dentry, s->dentry)->d_children.first;
-	struct bpf_iter_num it;
-	bpf_iter_num_new(&it, 0, s->budget & 0xfff);
-	while (bpf_iter_num_next(&it)) {
-		if (!at) {
-			got = 0;
-			break;
-		}
-		at -= field_offset(struct dentry, d_sib);
-		struct dentry *d = as(struct dentry, at);
-		if ((__u64)d->d_parent != s->dentry) /* it was moved away, and the list with it */
-			break;
-		s->found = at;
-		if (d->d_name.len == len && same_name(len)) {
-			got = 1;
-			break;
-		}
-		at = (__u64)d->d_sib.next;
+	struct children all = {s, 0, 0, len, -1};
+	struct dentry *folder = as(struct dentry, s->dentry);
+	if (field_exists(struct dentry, d_children)) {
+		all.at = (__u64)get(folder, d_children.first);
+	} else {
+		all.at = member(struct dentry___6_7, folder, d_subdirs.next);
+		all.end = (__u64)folder + offset_where(struct dentry___6_7, d_subdirs);
 	}
-	bpf_iter_num_destroy(&it);
-	if (got == 1 && k) {
+	repeat(s->budget & 0xfff, look_at_child, &all);
+	if (all.got == 1 && k) {
 		k->folder = s->dentry;
 		k->entry = s->found;
 	}
-	return got;
+	return all.got;
+}
+
+struct mounts {
+	struct scratch *s;
+	__u64 at, end;
+	bool entered;
+};
+
+static inline_always long look_at_mount(__u32 i, void *ctx)
+{
+	struct mounts *m = ctx;
+	__u64 at = m->at;
+	if (at == m->end || !at)
+		return 1;
+	at -= field_offset(struct mount, mnt_child);
+	struct mount *c = as(struct mount, at);
+	if ((__u64)get(c, mnt_mountpoint) == m->s->dentry) {
+		m->s->mnt = at;
+		m->s->dentry = (__u64)get(c, mnt.mnt_root);
+		m->entered = true;
+		return 1;
+	}
+	m->at = (__u64)get(c, mnt_child.next);
+	return 0;
 }
 
 /* enter_mount goes to what is mounted on s->dentry, if anything is. */
 static inline_always bool enter_mount(struct scratch *s)
 {
-	struct mount *m = as(struct mount, s->mnt);
-	__u64 end = s->mnt + field_offset(struct mount, mnt_mounts), at = (__u64)m->mnt_mounts.next;
-	bool entered = false;
-	struct bpf_iter_num it;
-	bpf_iter_num_new(&it, 0, MOUNTS);
-	while (bpf_iter_num_next(&it)) {
-		if (at == end || !at)
-			break;
-		at -= field_offset(struct mount, mnt_child);
-		struct mount *c = as(struct mount, at);
-		if ((__u64)c->mnt_mountpoint == s->dentry) {
-			s->mnt = at;
-			s->dentry = (__u64)c->mnt.mnt_root;
-			entered = true;
-			break;
-		}
-		at = (__u64)c->mnt_child.next;
-	}
-	bpf_iter_num_destroy(&it);
-	return entered;
+	struct mount *in = as(struct mount, s->mnt);
+	struct mounts m = {s, (__u64)get(in, mnt_mounts.next), s->mnt + field_offset(struct mount, mnt_mounts)};
+	repeat(MOUNTS, look_at_mount, &m);
+	return m.entered;
 }
 
 static inline_always bool is_mountpoint(__u64 dentry)
 {
 	__u32 bit = enum_value_exists(enum dentry_flags, DCACHE_MOUNTED) ? enum_value(enum dentry_flags, DCACHE_MOUNTED) : 0x10000;
-	return as(struct dentry, dentry)->d_flags & bit;
+	return get(as(struct dentry, dentry), d_flags) & bit;
 }
 
 noinline_fn int cross_mounts(void)
@@ -187,60 +214,54 @@ noinline_fn int cross_mounts(void)
 }
 
 /* go_up goes to the folder above, not beyond the process's root. */
-noinline_fn int go_up(void)
+inline_old int go_up(void)
 {
 	GLOBAL_FN(0);
-	struct fs_struct *fs = t->fs;
-	__u64 root = (__u64)fs->root.dentry, root_mnt = mount_of(fs->root.mnt);
+	struct fs_struct *fs = get(t, fs);
+	__u64 root = (__u64)get(fs, root.dentry), root_mnt = mount_of(get(fs, root.mnt));
 	struct bpf_iter_num it;
 	bpf_iter_num_new(&it, 0, 64);
 	while (bpf_iter_num_next(&it)) {
 		if (s->dentry == root && s->mnt == root_mnt)
 			break;
 		struct mount *m = as(struct mount, s->mnt);
-		if (s->dentry != (__u64)m->mnt.mnt_root) {
-			s->dentry = (__u64)as(struct dentry, s->dentry)->d_parent;
+		if (s->dentry != (__u64)get(m, mnt.mnt_root)) {
+			s->dentry = (__u64)get(as(struct dentry, s->dentry), d_parent);
 			break;
 		}
-		if ((__u64)m->mnt_parent == s->mnt)
+		if ((__u64)get(m, mnt_parent) == s->mnt)
 			break;
-		s->dentry = (__u64)m->mnt_mountpoint;
-		s->mnt = (__u64)m->mnt_parent;
+		s->dentry = (__u64)get(m, mnt_mountpoint);
+		s->mnt = (__u64)get(m, mnt_parent);
 	}
 	bpf_iter_num_destroy(&it);
 	return cross_mounts();
 }
 
-/* member reads a pointer member of an object whose type a module of the kernel may bring: no pointer can be cast to such a type. */
-#define member(T, object, name)                                                                                        \
-	({                                                                                                             \
-		__u64 at = 0;                                                                                          \
-		bpf_probe_read_kernel(&at, sizeof(at), (void *)(object) + field_offset(T, name));                     \
-		at;                                                                                                    \
-	})
-
 /* link_text is the address of what a link says, where that is in memory. */
 static inline_always __u64 link_text(struct inode *in)
 {
-	if (in->i_link || in->i_sb->s_magic != OVERLAY_MAGIC || !field_exists(struct ovl_inode, oe))
-		return (__u64)in->i_link;
+	if (get(in, i_link) || get(get(in, i_sb), s_magic) != OVERLAY_MAGIC || !field_exists(struct ovl_inode, __upperdentry))
+		return (__u64)get(in, i_link);
 	void *o = (void *)in - field_offset(struct ovl_inode, vfs_inode);
 	__u64 real = member(struct ovl_inode, o, __upperdentry);
-	if (!real) {
+	if (!real && field_exists(struct ovl_inode, oe)) {
 		__u64 lower = member(struct ovl_inode, o, oe);
 		__u32 n = 0;
 		bpf_probe_read_kernel(&n, sizeof(n), (void *)lower + field_offset(struct ovl_entry, __numlower));
 		if (n)
 			real = member(struct ovl_path, lower + field_offset(struct ovl_entry, __lowerstack), dentry);
+	} else if (!real && field_exists(struct ovl_inode___6_4, lowerpath)) {
+		real = member(struct ovl_inode___6_4, o, lowerpath.dentry);
 	}
-	return real ? (__u64)as(struct dentry, real)->d_inode->i_link : 0;
+	return real ? (__u64)get(get(as(struct dentry, real), d_inode), i_link) : 0;
 }
 
 /* enter_link puts what a link says before the rest of the name. */
 noinline_fn int enter_link(void)
 {
 	GLOBAL_FN(STEP_FAIL);
-	__u64 text = link_text(as(struct inode, as(struct dentry, s->found)->d_inode));
+	__u64 text = link_text(as(struct inode, get(as(struct dentry, s->found), d_inode)));
 	if (!text || ++s->links > LINKS)
 		return STEP_FAIL;
 	long n = bpf_probe_read_kernel_str(&s->out[SPARE], STR_MAX, (void *)text);
@@ -250,7 +271,7 @@ noinline_fn int enter_link(void)
 	bpf_probe_read_kernel(&s->back[FRONT + at], n & (STR_MAX - 1), &s->out[SPARE]);
 	s->at = at;
 	if (s->out[SPARE] == '/')
-		start_at(s, &t->fs->root);
+		start_at(s, &get(t, fs)->root);
 	return STEP_ON;
 }
 
@@ -272,13 +293,13 @@ noinline_fn int step(__u32 len, int last)
 	int found = find_child(len);
 	if (found < 0)
 		return STEP_FAIL;
-	struct inode *in = found ? as(struct inode, as(struct dentry, s->found)->d_inode) : 0;
+	struct inode *in = found ? as(struct inode, get(as(struct dentry, s->found), d_inode)) : 0;
 	if (!in) {
 		if (s->ret >= 0) /* it was there, and is in the cache no more */
 			return STEP_FAIL;
 		return last ? STEP_LEAF : STEP_GONE;
 	}
-	if ((in->i_mode & S_IFMT) == S_IFLNK) {
+	if ((get(in, i_mode) & S_IFMT) == S_IFLNK) {
 		s->depth++;
 		return enter_link();
 	}
@@ -287,42 +308,52 @@ noinline_fn int step(__u32 len, int last)
 	return STEP_ON;
 }
 
+struct way {
+	struct scratch *s;
+	int ended;
+};
+
+/* next_byte takes one byte of the name; at a component's end, the component. */
+static inline_always long next_byte(__u32 i, void *ctx)
+{
+	struct way *w = ctx;
+	struct scratch *s = w->s;
+	__u32 at = s->at, len = s->len;
+	bool end = at >= STR_MAX;
+	char ch = end ? '/' : s->back[FRONT + (at & (STR_MAX - 1))];
+	if (ch != '/') {
+		if (len >= 255)
+			return 1;
+		s->comp[len & 0xff] = ch;
+		s->len = len + 1;
+		s->at = at + 1;
+		return 0;
+	}
+	if (len) {
+		*(__u64 *)(s->comp + (len & 0xff)) = 0;
+		int r = step(len, end);
+		if (r != STEP_ON) {
+			w->ended = r;
+			return 1;
+		}
+		s->len = 0;
+		return 0;
+	}
+	if (end) {
+		w->ended = STEP_ON;
+		return 1;
+	}
+	s->at = at + 1;
+	return 0;
+}
+
 /* steps walks the name in s->back from s->at. Returns how the walk ended: STEP_ON with s->dentry the object itself. */
 static inline_always int steps(struct scratch *s)
 {
-	int r = STEP_FAIL;
+	struct way w = {s, STEP_FAIL};
 	s->len = 0;
-	struct bpf_iter_num it;
-	bpf_iter_num_new(&it, 0, NAME_STEPS);
-	while (bpf_iter_num_next(&it)) {
-		__u32 at = s->at, len = s->len;
-		bool end = at >= STR_MAX;
-		char ch = end ? '/' : s->back[FRONT + (at & (STR_MAX - 1))];
-		if (ch != '/') {
-			if (len >= 255)
-				break;
-			s->comp[len & 0xff] = ch;
-			s->len = len + 1;
-			s->at = at + 1;
-			continue;
-		}
-		if (len) {
-			*(__u64 *)(s->comp + (len & 0xff)) = 0;
-			r = step(len, end);
-			if (r != STEP_ON)
-				break;
-			s->len = 0;
-			r = STEP_FAIL;
-			continue;
-		}
-		if (end) {
-			r = STEP_ON;
-			break;
-		}
-		s->at = at + 1;
-	}
-	bpf_iter_num_destroy(&it);
-	return r;
+	repeat(NAME_STEPS, next_byte, &w);
+	return w.ended;
 }
 
 #define PROC_SUPER_MAGIC 0x9fa0
@@ -351,7 +382,7 @@ noinline_fn int from_fd(__u32 pos, __u32 n)
 		fd = fd * 10 + ch - '0';
 		digits++;
 	}
-	struct fs_struct *fs = t->fs;
+	struct fs_struct *fs = get(t, fs);
 	start_at(s, &fs->root);
 	s->budget = CHILDREN;
 	*(__u64 *)s->comp = 0x636f7270; /* proc */
@@ -359,8 +390,8 @@ noinline_fn int from_fd(__u32 pos, __u32 n)
 		return 0;
 	s->dentry = s->found;
 	cross_mounts();
-	struct inode *in = as(struct dentry, s->dentry)->d_inode;
-	if (!in || in->i_sb->s_magic != PROC_SUPER_MAGIC)
+	struct inode *in = get(as(struct dentry, s->dentry), d_inode);
+	if (!in || get(get(in, i_sb), s_magic) != PROC_SUPER_MAGIC)
 		return 0;
 	struct file *f = fd_file(t, fd);
 	if (!f)
@@ -377,7 +408,7 @@ noinline_fn int from_fd(__u32 pos, __u32 n)
 noinline_fn int resolve(__u32 pos, __u32 n)
 {
 	GLOBAL_FN(-1);
-	struct fs_struct *fs = t->fs;
+	struct fs_struct *fs = get(t, fs);
 	n &= STR_MAX - 1;
 	__u32 end = (pos + n) & 0x7fff;
 	if (pos > SPARE / 2 || end > SPARE)
@@ -444,9 +475,9 @@ static long look_at_memory(struct task_struct *t, struct vm_area_struct *v, void
 {
 	struct memory *m = ctx;
 	struct vm_area_struct *u = as(struct vm_area_struct, v);
-	if (m->from < u->vm_start || m->to > u->vm_end || (u->vm_flags & VM_SHARED))
+	if (m->from < get(u, vm_start) || m->to > get(u, vm_end) || (get(u, vm_flags) & VM_SHARED))
 		return 0;
-	m->fixed = !u->vm_file || u->vm_file->f_inode->i_writecount.counter <= 0;
+	m->fixed = !get(u, vm_file) || get(get(get(u, vm_file), f_inode), i_writecount.counter) <= 0;
 	return 0;
 }
 
@@ -457,11 +488,11 @@ static long look_at_memory(struct task_struct *t, struct vm_area_struct *v, void
 noinline_fn int certain(__u64 name, __u32 n)
 {
 	GLOBAL_FN(0);
-	struct mm_struct *mm = t->mm;
-	if (!mm || mm->mm_users.counter != 1 || t->fs->users != 1 || (s->dfd != AT_FDCWD && t->files->count.counter != 1))
+	struct mm_struct *mm = get(t, mm);
+	if (!mm || get(mm, mm_users.counter) != 1 || get(get(t, fs), users) != 1 || (s->dfd != AT_FDCWD && get(get(t, files), count.counter) != 1))
 		return 0;
 	if (s->depth) {
-		__u64 other = moved_by == t->pid ? moved_before : moved_at;
+		__u64 other = moved_by == get(t, pid) ? moved_before : moved_at;
 		if (other && bpf_ktime_get_boot_ns() - other < QUIET)
 			return 0;
 	}
@@ -494,8 +525,8 @@ static inline_always bool moves_ways(struct scratch *s)
 	s->budget = FEW;
 	if (s->ended != STEP_LEAF || find_child(s->len & 0xff) != 1)
 		return true;
-	struct inode *in = as(struct dentry, s->found)->d_inode;
-	__u16 type = in ? in->i_mode & S_IFMT : 0;
+	struct inode *in = get(as(struct dentry, s->found), d_inode);
+	__u16 type = in ? get(in, i_mode) & S_IFMT : 0;
 	return type == S_IFDIR || type == S_IFLNK;
 }
 

@@ -33,6 +33,7 @@
 #define ENOSYS 38
 #define RENAME_EXCHANGE 2
 #define PIDFS_MAGIC 0x50494446
+#define PIDFD_NAME 0x5d64666469705bULL /* "[pidfd]" */
 
 /* arg returns argument n, from 1; 0 for no argument. */
 static inline_always __u64 arg(struct scratch *s, __u8 n)
@@ -91,10 +92,10 @@ noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 			s->walk |= WALK_OBJECT;
 			if (!certain(name, n))
 				s->walk |= WALK_UNSURE;
-			struct inode *in = s->ended == STEP_ON ? as(struct dentry, s->dentry)->d_inode : 0;
+			struct inode *in = s->ended == STEP_ON ? get(as(struct dentry, s->dentry), d_inode) : 0;
 			if (in && !second) {
-				b->ino = in->i_ino;
-				b->dev = in->i_sb->s_dev;
+				b->ino = get(in, i_ino);
+				b->dev = get(get(in, i_sb), s_dev);
 			}
 		}
 	}
@@ -104,7 +105,7 @@ noinline_fn int put_name(int dfd, __u64 name, __u32 pos, int second)
 		if (relative) {
 			m = walk_base(dfd, end) & 0x1fff;
 		} else { /* starts from the process's root: which one matters only after a chroot */
-			struct fs_struct *fs = t->fs;
+			struct fs_struct *fs = get(t, fs);
 			m = walk(s, &fs->root, end);
 			s->walk = 0;
 			if (m <= 1)
@@ -127,6 +128,34 @@ static inline_always int dfd_arg(struct scratch *s, __u8 n)
 	return n ? (int)arg(s, n) : AT_FDCWD;
 }
 
+struct tried {
+	struct scratch *s;
+	__u64 at;
+	__u32 start, pos, word;
+};
+
+static inline_always long try_arg(__u32 i, void *ctx)
+{
+	struct tried *a = ctx;
+	struct scratch *s = a->s;
+	__u64 p = 0;
+	__u32 pos = a->pos, word = a->word;
+	if (bpf_probe_read_user(&p, word == 8 ? 8 : 4, (void *)a->at))
+		return 1;
+	a->at += word;
+	if (!p) {
+		out_body(s)->arg[4] = 0;
+		return 1;
+	}
+	if (pos > OUT_MAX - STR_MAX || pos - a->start >= STR_MAX)
+		return 1;
+	long n = bpf_probe_read_user_str(&s->out[pos], STR_MAX, (void *)p);
+	if (n <= 0)
+		return 1;
+	a->pos = pos + (n & 0x1fff);
+	return 0;
+}
+
 /*
  * put_tried_argv copies the arguments of an exec that failed, as far as they fit into one string. What the program
  * has in memory now may differ from what the kernel saw.
@@ -135,29 +164,11 @@ noinline_fn int put_tried_argv(__u64 at, __u32 pos)
 {
 	GLOBAL_FN(0);
 	struct body *b = out_body(s);
-	__u32 start = pos, word = s->abi == ABI_AMD64 ? 8 : 4;
-	struct bpf_iter_num it;
+	struct tried a = {s, at, pos, pos, s->abi == ABI_AMD64 ? 8 : 4};
 	b->arg[4] = 1; /* cut, unless the end is found */
-	bpf_iter_num_new(&it, 0, 256);
-	while (bpf_iter_num_next(&it)) {
-		__u64 p = 0;
-		if (bpf_probe_read_user(&p, word, (void *)at))
-			break;
-		at += word;
-		if (!p) {
-			b->arg[4] = 0;
-			break;
-		}
-		if (pos > OUT_MAX - STR_MAX || pos - start >= STR_MAX)
-			break;
-		long n = bpf_probe_read_user_str(&s->out[pos], STR_MAX, (void *)p);
-		if (n <= 0)
-			break;
-		pos += n & 0x1fff;
-	}
-	bpf_iter_num_destroy(&it);
-	b->len[2] = pos - start;
-	return pos & 0x7fff;
+	repeat(256, try_arg, &a);
+	b->len[2] = a.pos - pos;
+	return a.pos & 0x7fff;
 }
 
 static inline_always __u8 source_of(struct call *c)
@@ -191,7 +202,7 @@ noinline_fn int on_dir(void)
 {
 	GLOBAL_FN(0);
 	struct body *b = call_body(s, K_CALL, SRC_CALL);
-	struct fs_struct *fs = t->fs;
+	struct fs_struct *fs = get(t, fs);
 	__u32 pos = HEAD, n = 0;
 	if (c->path)
 		n = user_str(s, arg(s, c->path), pos);
@@ -225,13 +236,44 @@ noinline_fn int on_fd(void)
 	return 0;
 }
 
-/* pidfd_task returns the process behind a pidfd, or NULL; it has to be released. */
-static inline_always struct task_struct *pidfd_task(struct task_struct *t, int fd)
+/* behind_pidfd returns what a pidfd stands for, or NULL. Since 6.9 such a descriptor has a file system of its own. */
+static inline_always struct pid *behind_pidfd(struct task_struct *t, int fd)
 {
 	struct file *f = fd_file(t, fd);
-	if (!f || f->f_inode->i_sb->s_magic != PIDFS_MAGIC || !f->f_inode->i_private || !ksym_exists(bpf_task_from_pid))
+	if (!f)
 		return 0;
-	return bpf_task_from_pid(as(struct pid, f->f_inode->i_private)->numbers[0].nr);
+	struct inode *in = get(f, f_inode);
+	if (get(get(in, i_sb), s_magic) == PIDFS_MAGIC)
+		return get(in, i_private) ? as(struct pid, get(in, i_private)) : 0;
+	struct dentry *d = as(struct dentry, get(f, f_path.dentry));
+	return word(get(d, d_name.name)) == PIDFD_NAME && get(f, private_data) ? as(struct pid, get(f, private_data)) : 0;
+}
+
+/* numbered returns what a number stands for in the current task's pid namespace, or NULL: it is looked up in the namespace's tree. */
+static inline_always struct pid *numbered(struct task_struct *t, __u32 nr)
+{
+	struct pid *own = as(struct pid, get(t, thread_pid));
+	__u64 upid = (__u64)own + field_offset(struct pid, numbers) + (get(own, level) & 31) * type_size(struct upid);
+	__u64 at = (__u64)get(get(as(struct upid, upid), ns), idr.idr_rt.xa_head);
+	for (int i = 0; i < 6 && (at & 3) == 2; i++) { /* a node of the tree */
+		struct xa_node *n = as(struct xa_node, at - 2);
+		__u64 index = nr >> (get(n, shift) & 31);
+		if (!i && index > 63)
+			return 0;
+		at = word((__u64)n + field_offset(struct xa_node, slots) + (index & 63) * 8);
+	}
+	return at & 3 ? 0 : as(struct pid, at);
+}
+
+/* put_target notes the process that a call acts on: the one that a thread belongs to. */
+static inline_always void put_target(struct body *b, struct pid *p)
+{
+	__u64 first = p ? (__u64)get(p, tasks[0].first) : 0;
+	if (!first)
+		return;
+	struct task_struct *u = as(struct task_struct, first - field_offset(struct task_struct, pid_links));
+	b->other_tgid = get(u, tgid);
+	b->other_start = get(get(u, group_leader), start_boottime);
 }
 
 /* on_args reports a call by its arguments; with A_TARGET, the process that one of them names. */
@@ -244,17 +286,10 @@ noinline_fn int on_args(void)
 		b->len[0] = user_str(s, arg(s, c->path), pos);
 		pos += b->len[0];
 	}
-	struct task_struct *o = 0; /* with a reference */
 	if (c->fd2)
-		o = pidfd_task(t, arg(s, c->fd2));
-	else if ((c->act == A_TARGET || c->act == A_KILL) && ksym_exists(bpf_task_from_vpid))
-		o = bpf_task_from_vpid(arg(s, c->fd));
-	if (o) {
-		struct task_struct *u = untrusted(struct task_struct, o);
-		b->other_tgid = u->tgid;
-		b->other_start = u->group_leader->start_boottime;
-		bpf_task_release(o);
-	}
+		put_target(b, behind_pidfd(t, arg(s, c->fd2)));
+	else if (c->act == A_TARGET || c->act == A_KILL)
+		put_target(b, numbered(t, arg(s, c->fd)));
 	put_unit(pos);
 	return 0;
 }
@@ -265,13 +300,13 @@ noinline_fn int on_args(void)
  */
 static inline_always bool swapped(struct task_struct *t, struct file *f, __u64 flags)
 {
-	struct files_struct *files = t->files;
-	if (!files || files->count.counter < 2)
+	struct files_struct *files = get(t, files);
+	if (!files || get(files, count.counter) < 2)
 		return false;
-	if (field_exists(struct file, f_ref) && f->f_ref.refcnt.counter != 0)
+	if (field_exists(struct file, f_ref) && get(f, f_ref.refcnt.counter) != 0)
 		return true;
 	__u32 want = (flags + 1) & 3; /* O_RDONLY, O_WRONLY, O_RDWR as FMODE_READ, FMODE_WRITE, both */
-	return !(flags & O_PATH) && want && (f->f_mode & 3) != want;
+	return !(flags & O_PATH) && want && (get(f, f_mode) & 3) != want;
 }
 
 /* on_raced_open reports an open whose descriptor leads to another file by now: by the name as given. */
@@ -295,10 +330,10 @@ noinline_fn int on_raced_open(void)
  */
 static inline_always bool replaced(struct task_struct *t, int fd, struct file *f)
 {
-	struct files_struct *files = t->files;
-	if (!files || files->count.counter < 2)
+	struct files_struct *files = get(t, files);
+	if (!files || get(files, count.counter) < 2)
 		return false;
-	return fd_file(t, fd) != f || (field_exists(struct file, f_ref) && f->f_ref.refcnt.counter != 0);
+	return fd_file(t, fd) != f || (field_exists(struct file, f_ref) && get(f, f_ref.refcnt.counter) != 0);
 }
 
 /* open_file reports an open that worked, or folds it into the entry of an earlier one. It returns 1 where the file is gone. */
@@ -309,7 +344,7 @@ noinline_fn int open_file(struct cache *cache)
 	struct file *f = fd_file(t, fd);
 	if (!f || (c->flags && swapped(t, f, arg(s, c->flags))))
 		return 1;
-	struct dentry *d = as(struct dentry, f->f_path.dentry);
+	struct dentry *d = as(struct dentry, get(f, f_path.dentry));
 	__u32 n = c->path ? user_str(s, arg(s, c->path), 0) : 0;
 	__u32 asked = c->flags ? arg(s, c->flags) : 0;
 	__u64 given = hash_out(n);
@@ -496,7 +531,7 @@ noinline_fn int on_reflink(void)
 	struct file *f = fd_file(t, range[0]);
 	if (!f)
 		return 0;
-	__u64 n = range[2] ? range[2] : f->f_inode->i_size;
+	__u64 n = range[2] ? range[2] : get(get(f, f_inode), i_size);
 	moved(range[0], n, 0);
 	moved(s->arg[0], 0, n);
 	return 0;
@@ -661,13 +696,13 @@ static inline_always bool no_matter(__u8 act, struct pt_regs *regs, long ret, bo
 }
 
 /* on_watched handles the end of a call that is in the tables, or was refused with its ABI. */
-static noinline_fn int on_watched(struct pt_regs *regs, long ret, __u64 nr)
+static_old int on_watched(struct pt_regs *regs, long ret, __u64 nr)
 {
 	__u64 index = nr & ~(__u64)X32_BIT;
 	if (index >= CALLS)
 		return 0;
 	struct task_struct *t = current();
-	bool compat = t->thread_info.status & TS_COMPAT;
+	bool compat = get(t, thread_info.status) & TS_COMPAT;
 	const volatile struct call *c = compat ? &calls32[index] : &calls64[index];
 	__u8 act = c->act;
 	if (act == A_NONE && ret == -ENOSYS && (compat || index != nr))

@@ -1,0 +1,67 @@
+package bpf
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+)
+
+// An object is one of the two that the sources make, cut to what a kernel can load.
+type object struct {
+	*ebpf.CollectionSpec
+	// old tells that it is the one for kernels before 6.4.
+	old bool
+	// unix tells that the kernel has hooks for the addresses of unix sockets, as it does since 6.7. Without, the end of the call tells of them.
+	unix bool
+}
+
+// unixPrograms are what kernels before 6.7 have no hooks for.
+var unixPrograms = []string{"on_connect_unix", "on_sendmsg_unix"}
+
+// newObject reads the embedded object that suits the kernel whose types are given; with old the one for older kernels, which any takes.
+func newObject(types *btf.Cache, old bool) (*object, error) {
+	kernel, err := types.Kernel()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kernel's types: %w", err)
+	}
+	for _, function := range []string{"bpf_iter_num_new", "bpf_rdonly_cast", "bpf_cast_to_kern_ctx"} {
+		var f *btf.Func
+		old = old || kernel.TypeByName(function, &f) != nil
+	}
+	load := loadSensor
+	if old {
+		load = loadSensorOld
+	}
+	spec, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("reading the embedded BPF object: %w", err)
+	}
+	var hook *btf.Typedef
+	if kernel.TypeByName("btf_trace_io_uring_submit_req", &hook) != nil { // before 6.2
+		spec.Programs["on_uring"].AttachTo = "io_uring_submit_sqe"
+	}
+	o := &object{CollectionSpec: spec, old: old, unix: hasAttachType(kernel, "BPF_CGROUP_UNIX_CONNECT")}
+	if !o.unix {
+		for _, name := range unixPrograms { // they are loaded, as programs that do nothing, and never attached
+			p := spec.Programs[name]
+			p.AttachType = ebpf.AttachCGroupInet4Connect
+			p.Instructions = asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}
+		}
+	}
+	return o, nil
+}
+
+func hasAttachType(kernel *btf.Spec, name string) bool {
+	var e *btf.Enum
+	if kernel.TypeByName("bpf_attach_type", &e) != nil {
+		return false
+	}
+	for _, v := range e.Values {
+		if v.Name == name {
+			return true
+		}
+	}
+	return false
+}
