@@ -21,6 +21,8 @@
 //	                       and chroot make no difference. For calls that only name a path (rename, unlink, failed opens …)
 //	                       see "Names" below.
 //	                       A descriptor that another thread closed before it was read leaves an open marked raced.
+//	                       One that is closed while another call uses it is told where the same thread used it before;
+//	                       Health's note counts the rest.
 //	sched_process_exec     the program really executed, argv as in memory, working directory, and the script behind an
 //	                       interpreter (from the task's list of files to be freed). Failed execs come from sys_exit.
 //	task_newtask           new processes, with the parent of that moment, and new namespaces. Threads are not events.

@@ -279,9 +279,10 @@ const streams = 2
 
 // counters are the kernel side's, summed over CPUs.
 type counters struct {
-	seqs         []uint64 // per stream: records tried
-	src          [sensorSourceSRC_NUM]struct{ Seen, Lost uint64 }
-	raced, stops uint64
+	seqs        []uint64 // per stream: records tried
+	src         [sensorSourceSRC_NUM]struct{ Seen, Lost uint64 }
+	raced, gone uint64
+	stops       uint64
 }
 
 func (p *programs) counters() (counters, error) {
@@ -297,6 +298,7 @@ func (p *programs) counters() (counters, error) {
 		for cpu, s := range per {
 			c.seqs[cpu*streams+stream] = s.Seq
 			c.raced += s.Raced
+			c.gone += s.Gone
 			for i := range s.Src {
 				c.src[i].Seen += s.Src[i].Seen
 				c.src[i].Lost += s.Src[i].Lost

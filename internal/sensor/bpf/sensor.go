@@ -346,9 +346,14 @@ func (s *Sensor) account() bodycam.Health {
 		h.Blind = append(h.Blind, bodycam.Blind{What: "hooks", Count: n,
 			Why: "the kernel left out runs of " + strings.Join(names, ", ") + ", which ran already: what they would have seen is missing, if it was the target's"})
 	}
+	var notes []string
 	if k.raced > 0 {
-		h.Note = fmt.Sprintf("%d descriptors were gone before they could be read: those opens are marked raced", k.raced)
+		notes = append(notes, fmt.Sprintf("%d descriptors were gone before they could be read: those opens are marked raced", k.raced))
 	}
+	if k.gone > 0 {
+		notes = append(notes, fmt.Sprintf("%d descriptors were closed by another thread while in use: what went through these is told of no file", k.gone))
+	}
+	h.Note = strings.Join(notes, "; ")
 	return h
 }
 

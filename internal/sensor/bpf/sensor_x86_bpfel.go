@@ -399,6 +399,7 @@ type sensorStats struct {
 	_     structs.HostLayout
 	Seq   uint64
 	Raced uint64
+	Gone  uint64
 	Src   [14]struct {
 		_    structs.HostLayout
 		Seen uint64

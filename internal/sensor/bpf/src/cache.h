@@ -450,12 +450,31 @@ noinline_fn int file_slot(struct cache *cache, int fd)
 	return i;
 }
 
+/*
+ * gone_slot is file_slot for a descriptor that another thread closed while the call used it: what it led to is known where this task
+ * used it before.
+ */
+noinline_fn int gone_slot(int fd)
+{
+	struct cache *c = my_cache();
+	if (c) {
+		struct fd_ref *r = &c->fd[fd & (FDS - 1)];
+		__u32 i = r->slot & (ENTRIES - 1);
+		if (r->file && r->fd == fd && c->oid[i] == r->oid)
+			return i;
+	}
+	struct stats *st = stats_of(CALM);
+	if (st)
+		st->gone++;
+	return -1;
+}
+
 /* used_slot is file_slot for a call that used the file; -1 also for what is no file. */
 noinline_fn int used_slot(int fd)
 {
 	struct file *f = fd_file(current(), fd);
 	if (!f)
-		return -1;
+		return gone_slot(fd);
 	__u16 type = get(get(f, f_inode), i_mode) & S_IFMT;
 	if (type != S_IFREG && type != S_IFBLK && type != S_IFCHR)
 		return -1;

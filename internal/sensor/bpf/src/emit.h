@@ -28,7 +28,8 @@ struct counter {
 
 struct stats {
 	__u64 seq;     /* records tried */
-	__u64 raced;   /* descriptors gone before they could be read */
+	__u64 raced;   /* descriptors gone before they could be read, of opens */
+	__u64 gone;    /* and of other calls, of which nothing is told */
 	struct counter src[SRC_NUM];
 };
 
