@@ -222,6 +222,7 @@ type sensorOldStats struct {
 	_     structs.HostLayout
 	Seq   uint64
 	Raced uint64
+	Gone  uint64
 	Src   [14]struct {
 		_    structs.HostLayout
 		Seen uint64
