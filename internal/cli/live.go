@@ -34,6 +34,7 @@ type live struct {
 	a    *security.Analyser // nil until the sandbox is ready
 	// denies and guards tell that some rule of mode deny is about hosts, and that some is about files or programs.
 	denies, guards bool
+	stops          bool // an alert may end the run
 	exe, user      bool // what the latter ask of the process
 	denial         denial
 	procs          bodycam.Processes
@@ -78,7 +79,7 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 	if o.Suppressions, err = suppressions(p); err != nil {
 		return nil, usage("%w", err)
 	}
-	l := &live{run: id, plan: p, opts: o, stopOn: stopOn}
+	l := &live{run: id, plan: p, opts: o, stopOn: stopOn, stops: !stopOn.never}
 	if own {
 		set, _, err := liveRules(o.Policy, p)
 		if err != nil {
@@ -87,6 +88,7 @@ func newLive(f *alertFlags, p *kind.Plan, id string, decoys []session.Decoy, to 
 		if !asked && !hasMode(set, rules.ModeStop) && !hasMode(set, rules.ModeDeny) {
 			return nil, nil
 		}
+		l.stops = l.stops || hasMode(set, rules.ModeStop)
 		l.denies, l.guards = denies(set)
 		l.exe, l.user = needs(set)
 	}
@@ -121,7 +123,7 @@ func (l *live) ready(info *bodycam.Run) error {
 
 // attach has a run judged.
 func (l *live) attach(o *session.Options) {
-	o.Ready, o.Watch = l.ready, l.watch
+	o.Ready, o.Watch, o.Stops = l.ready, l.watch, l.stops
 	if l.denies {
 		o.Refuse = l.denial.refuse
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
@@ -22,6 +23,9 @@ const (
 	sensorPtrace     = "ptrace"
 	sensorCrossCheck = "cross-check"
 )
+
+// prompt is how late an event may be where it may end the run. Twice as prompt would cost the agent 1 % of a processor.
+const prompt = 20 * time.Millisecond
 
 // sensors says which kernel sensors observe a run.
 type sensors struct {
@@ -94,7 +98,11 @@ func (s *run) observe(ctx context.Context) error {
 		sink = s.cross.tee(&s.cross.bpf, sink)
 	}
 	if c.bpf {
-		b, err := bpf.New(bpf.Options{})
+		var o bpf.Options
+		if s.o.Stops {
+			o.Within = prompt
+		}
+		b, err := bpf.New(o)
 		if err != nil {
 			return fmt.Errorf("the bpf sensor: %w", err)
 		}

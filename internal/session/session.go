@@ -61,6 +61,8 @@ type Options struct {
 	// was recorded is kept. It is called in order, one call at a time, and must be quick; the event is its own until it
 	// returns.
 	Watch func(*bodycam.Event) (stop string)
+	// Stops tells that Watch may stop the run: it is told of events within 20 ms then, rather than 100.
+	Stops bool
 	// Refuse is asked, from the agent's start, before the proxy passes on what an event says (a name to look up, a
 	// connection, a name in it); it returns why not, or "". Many goroutines call it. Nil: the network's mode alone decides.
 	Refuse func(*bodycam.Event) string

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -87,6 +88,27 @@ func TestStuckSinkPausesTarget(t *testing.T) {
 	complete(t, h)
 	if n != h.Total.Seen {
 		t.Errorf("%d calls in the record, counters %+v", n, h.Total)
+	}
+}
+
+// While records come, Within bounds how late one is delivered.
+func TestWithin(t *testing.T) {
+	late := func(o Options) time.Duration {
+		var lates []int64
+		observed(t, o, exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 400 ]; do : < /dev/null; /bin/sleep 0.001; i=$((i+1)); done"), func(e *bodycam.Event) error {
+			if e.Type == bodycam.TypeExec {
+				lates = append(lates, bootNow()-int64(e.Boot))
+			}
+			return nil
+		})
+		if len(lates) < 300 {
+			t.Fatalf("%d programs", len(lates))
+		}
+		slices.Sort(lates)
+		return time.Duration(lates[len(lates)/2])
+	}
+	if prompt, usual := late(Options{Within: 5 * time.Millisecond}), late(Options{}); prompt > usual/2 {
+		t.Errorf("half of the records are later than %v, usually %v", prompt, usual)
 	}
 }
 

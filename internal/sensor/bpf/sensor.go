@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type Options struct {
 	RingBytes int
 	// ArgvMax is how many bytes of an argv are kept; of a longer one also length and hash. 0: 256 KiB.
 	ArgvMax int
+	// Within bounds how late a record is read while records come. 0: 100 ms. A look costs some 100 µs.
+	Within time.Duration
 	// NoPause switches back-pressure off: a sink that is too slow then costs records, which are counted.
 	NoPause bool
 
@@ -163,9 +166,9 @@ func bootNow() int64 {
 	return ts.Nano()
 }
 
-// While records come, the kernel side wakes the reader only for much, and pollInterval bounds how late one is read. After
-// an interval without any, it wakes the reader for the next one at once, and idleInterval is for what it might miss.
-// A look costs some 100 µs with all that the Go runtime does around it, in a cold cache.
+// While records come, the kernel side wakes the reader only for much, and pollInterval (or Options.Within) bounds how late
+// one is read. After an interval without any, it wakes the reader for the next one at once, and idleInterval is for what it
+// might miss. A look costs some 100 µs with all that the Go runtime does around it, in a cold cache.
 const (
 	pollInterval = 100 * time.Millisecond
 	idleInterval = 5 * time.Second
@@ -220,7 +223,7 @@ func (s *Sensor) drain() {
 
 // await returns when there is something to read, or the sensor is to stop.
 func (s *Sensor) await() error {
-	interval := pollInterval
+	interval := cmp.Or(s.opt.Within, pollInterval)
 	for idle := 0; s.ring.waiting() == 0 && !s.stopRead.Load(); idle++ {
 		switch idle {
 		case 0:
