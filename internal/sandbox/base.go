@@ -196,7 +196,7 @@ func (p *planner) mount(m boxinit.Mount, host string) error {
 	f, err := boxinit.CloneMount(host, m.ReadOnly || m.Overlay, userns)
 	if errors.Is(err, unix.EINVAL) { // this file system can't shift owners
 		if m.Target == "/" || !m.ReadOnly && !m.Overlay {
-			return fmt.Errorf("%w: its file system has no id-mapped mounts, so root inside would own nothing there; move it to ext4, xfs, btrfs or tmpfs", err)
+			return fmt.Errorf("%w: its file system has no id-mapped mounts, so root inside would own nothing there; move it to ext4, xfs, btrfs or (from Linux 6.3 on) tmpfs", err)
 		}
 		if f, err = boxinit.CloneMount(host, true, nil); err == nil {
 			p.box.weaker = append(p.box.weaker, host+" shows as owned by nobody: its file system has no id-mapped mounts")

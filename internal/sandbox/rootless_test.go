@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,27 +23,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("is an ordinary user already: the others run as they are")
 	}
-	dir, err := os.MkdirTemp("", "sandbox-user-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	exe := filepath.Join(dir, "sandbox.test")
-	if err := copyFile("/proc/self/exe", exe); err != nil {
-		t.Fatal(err)
-	}
-	tmp := filepath.Join(dir, "tmp")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o700), os.Chown(tmp, 65534, 65534)); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(exe, "-test.v", "-test.timeout=120s", "-test.run=^(TestHostBase|TestHostBaseDigest|TestRootless.*|TestKilled.*|TestContextEndsCreate|TestAvailable|TestNothingLeaks|TestAttach)$")
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "TMPDIR=" + tmp, "HOME=/nonexistent"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	tmp, out := asOrdinaryUser(t, "^(TestHostBase|TestHostBaseDigest|TestRootless.*|TestKilled.*|TestContextEndsCreate|TestAvailable|TestNothingLeaks|TestAttach)$")
 	for _, name := range []string{"TestHostBase", "TestRootlessBox", "TestRootlessNetwork", "TestRootlessEscapes", "TestRootlessDirBase", "TestAttach", "TestKilledRecorder"} {
 		if !bytes.Contains(out, []byte("--- PASS: "+name+" ")) {
 			t.Errorf("%s did not run and pass as an ordinary user", name)
@@ -50,6 +31,57 @@ func TestAsOrdinaryUser(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Join(tmp, "bodycam-65534")); err == nil && len(entries) > 0 {
 		t.Errorf("records are left: %v", entries)
+	}
+}
+
+// asOrdinaryUser runs tests of this binary as a user without any rights, who has a folder for temporary files.
+func asOrdinaryUser(t *testing.T, tests string) (tmp string, out []byte) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sandbox-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	exe := filepath.Join(dir, "sandbox.test")
+	if err := copyFile("/proc/self/exe", exe); err != nil {
+		t.Fatal(err)
+	}
+	tmp = filepath.Join(dir, "tmp")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(tmp, 0o700), os.Chown(tmp, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, "-test.v", "-test.timeout=600s", "-test.run="+tests)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "TMPDIR=" + tmp, "HOME=/nonexistent"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err = cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return tmp, out
+}
+
+// Something is mounted below what a box of an ordinary user takes of the host: a part of /usr on a disk of its own, or the
+// drivers' folder of WSL.
+func TestMountBelowBase(t *testing.T) {
+	needRoot(t)
+	var out []byte
+	done := make(chan error, 1)
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with its mounts
+		err := errors.Join(syscall.Unshare(syscall.CLONE_NEWNS), syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+			syscall.Mount("below", "/usr/local", "tmpfs", 0, "mode=755"))
+		if err == nil {
+			_, out = asOrdinaryUser(t, "^(TestRootlessBox|TestHostBase)$")
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(out, []byte("--- PASS: TestRootlessBox ")) {
+		t.Errorf("did not run:\n%s", out)
 	}
 }
 

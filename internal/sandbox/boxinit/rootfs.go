@@ -94,7 +94,12 @@ func takePieces(s *Setup, mounts []*os.File) ([]*os.File, error) {
 // CloneMount makes a detached mount of one host path, without setuid bits and devices. With a user namespace the owners
 // are shifted into it.
 func CloneMount(host string, readOnly bool, userns *os.File) (*os.File, error) {
+	below := 0
 	fd, err := unix.OpenTree(unix.AT_FDCWD, host, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if errors.Is(err, unix.EINVAL) { // what is mounted below can't be left out by an ordinary user: it may cover something
+		below = unix.AT_RECURSIVE
+		fd, err = unix.OpenTree(unix.AT_FDCWD, host, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bind %s: %w", host, err)
 	}
@@ -107,7 +112,7 @@ func CloneMount(host string, readOnly bool, userns *os.File) (*os.File, error) {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(userns.Fd())
 	}
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|uint(below), &attr); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("bind %s: set mount attributes: %w", host, err)
 	}
