@@ -263,8 +263,8 @@ func resetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// peakMemory is the most memory that a process ever had, in bytes (VmHWM). The ring, which is mapped,
-// is part of it.
+// peakMemory is the most memory that a process ever had, in bytes (VmHWM). What it has read of the ring, which is mapped, is part
+// of it.
 func peakMemory(pid int) (uint64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -140,9 +140,6 @@ func bench(runs int, only, with []string, seal bool) error {
 	return nil
 }
 
-// ringMapped is how much of a process's memory the ring is.
-const ringMapped = 32 << 20
-
 // printRow prints a workload's line of the table and returns what is to be said of it below.
 func printRow(name string, rs []recorder, got [][]result) (notes []string) {
 	base := got[0]
@@ -172,7 +169,7 @@ func printRow(name string, rs []recorder, got [][]result) (notes []string) {
 			for _, x := range these {
 				peak = max(peak, x.peak)
 			}
-			note += fmt.Sprintf(", at most %d MiB of memory beside the ring", (max(peak, ringMapped)-ringMapped)>>20)
+			note += fmt.Sprintf(", at most %d MiB of memory with what it read of the ring", peak>>20)
 		}
 		notes = append(notes, note)
 	}

@@ -20,12 +20,18 @@ const (
 	ringHead    = 8
 )
 
+// ringStep is how much more of the ring is mapped when the reader comes to where nothing was yet. A page's mapping is dear to make and to
+// give back, and most runs fill a small part of the ring.
+const ringStep = 1 << 20
+
 // ring reads a BPF ring buffer. Records are used where they lie: the library's reader copies each.
 type ring struct {
 	size     uint64
 	consumer []byte // one page, ours to write
 	producer []byte // one page and the data
 	data     []byte
+	mapped   uint64   // bytes of data that can be read so far
+	fd       int      // the map's
 	whole    []byte   // a record that goes on at the ring's beginning
 	file     *os.File // the ring again: the Go runtime's poller waits for it
 	conn     syscall.RawConn
@@ -33,22 +39,46 @@ type ring struct {
 }
 
 func newRing(m *ebpf.Map) (*ring, error) {
-	r := &ring{size: uint64(m.MaxEntries())}
+	r := &ring{size: uint64(m.MaxEntries()), fd: m.FD()}
 	page := os.Getpagesize()
 	var err error
 	if r.consumer, err = unix.Mmap(m.FD(), 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		return nil, fmt.Errorf("mapping the ring's consumer page: %w", err)
 	}
-	if r.producer, err = unix.Mmap(m.FD(), int64(page), page+int(r.size), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+	if r.producer, err = unix.Mmap(-1, 0, page+int(r.size), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE); err != nil {
 		_ = unix.Munmap(r.consumer)
-		return nil, fmt.Errorf("mapping the ring's data: %w", err)
+		return nil, fmt.Errorf("finding room to map the ring: %w", err)
 	}
 	r.data = r.producer[page:]
+	if err := r.mapPart(0, page); err != nil {
+		_, _ = unix.Munmap(r.consumer), unix.Munmap(r.producer)
+		return nil, err
+	}
 	if err := r.poll(m.FD()); err != nil {
 		r.close()
 		return nil, fmt.Errorf("polling the ring: %w", err)
 	}
 	return r, nil
+}
+
+// mapPart maps n bytes of the producer's page and the data, from off.
+func (r *ring) mapPart(off, n int) error {
+	if _, err := unix.MmapPtr(r.fd, int64(os.Getpagesize()+off), unsafe.Pointer(&r.producer[off]), uintptr(n), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
+		return fmt.Errorf("mapping the ring's data: %w", err)
+	}
+	return nil
+}
+
+// reach maps the data as far as the records go that lie between begin and end.
+func (r *ring) reach(begin, end uint64) error {
+	need := min(begin&(r.size-1)+end-begin, r.size)
+	for r.mapped < need {
+		if err := r.mapPart(len(r.producer)-len(r.data)+int(r.mapped), ringStep); err != nil {
+			return err
+		}
+		r.mapped += ringStep
+	}
+	return nil
 }
 
 // poll gives the ring to the Go runtime's poller. A thread of the reader's own that sleeps in the kernel would cost more: each
@@ -113,9 +143,12 @@ func (r *ring) record(off, n uint64) []byte {
 
 // drain hands finished records to f, one by one and where they lie, until none waits or most bytes are done, and gives
 // their room back to the kernel. It returns how many bytes that were. f may keep nothing of a record.
-func (r *ring) drain(most uint64, f func(record []byte)) uint64 {
+func (r *ring) drain(most uint64, f func(record []byte)) (uint64, error) {
 	begin := atomic.LoadUint64(position(r.consumer)) // only we write it
 	end := atomic.LoadUint64(position(r.producer))
+	if err := r.reach(begin, end); err != nil {
+		return 0, err
+	}
 	at := begin
 	for at < end && at-begin < most {
 		off := at & (r.size - 1)
@@ -130,5 +163,5 @@ func (r *ring) drain(most uint64, f func(record []byte)) uint64 {
 		at += ringHead + (n+7)&^7
 	}
 	atomic.StoreUint64(position(r.consumer), at)
-	return at - begin
+	return at - begin, nil
 }

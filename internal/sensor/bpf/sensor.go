@@ -183,7 +183,10 @@ func (s *Sensor) read() {
 	defer close(s.drained)
 	for {
 		stopping := s.stopRead.Load()
-		s.drain()
+		if err := s.drain(); err != nil {
+			s.fail(err)
+			return
+		}
 		if s.ring.waiting() > 0 { // the first record is still being written
 			time.Sleep(50 * time.Microsecond)
 			continue
@@ -205,7 +208,7 @@ func (s *Sensor) read() {
 }
 
 // drain takes what waits in the ring. Where the sink takes long over a step, the pauser looks after the ring meanwhile.
-func (s *Sensor) drain() {
+func (s *Sensor) drain() error {
 	runtime.LockOSThread() // for its CPU time
 	defer runtime.UnlockOSThread()
 	s.pause.busy.Store(true)
@@ -213,12 +216,16 @@ func (s *Sensor) drain() {
 	cpu := threadCPU()
 	for n := uint64(1); n > 0 && s.ring.waiting() > 0; {
 		s.watch.Reset(stepLong)
-		n = s.ring.drain(stepBytes, s.take)
+		var err error
+		if n, err = s.ring.drain(stepBytes, s.take); err != nil {
+			return err
+		}
 		s.pause.look()
 		now := threadCPU()
 		s.tell(now - cpu)
 		cpu = now
 	}
+	return nil
 }
 
 // await returns when there is something to read, or the sensor is to stop.
