@@ -13,6 +13,13 @@
 // parent can notice; the freeze can't be). Both are undone when the ring has drained, and when the sensor stops. A sink that
 // doesn't return holds up the reader, so a timer wakes the pauser to look after the ring.
 //
+// # Kernels
+//
+// The sources make two objects: one for kernels from 6.4 on, which reads the kernel's memory through typed pointers, and one for those before, from 6.1
+// on, which asks a helper for each member. Which one is loaded, and which hooks are attached, goes by what the kernel's own types say is there, never
+// by its version. Both make the same record, but for this: before 6.7 no hook sees the addresses of unix sockets, which are then those in the program's memory;
+// before 6.13 a descriptor that another thread replaced at once by dup2 is known only by the way in which the file is open.
+//
 // # What each hook sees, and what it misses
 //
 //	sys_exit               every system call that calls.tsv names, in the x86_64, i386 and x32 tables, with its result;
@@ -59,7 +66,7 @@
 // memory that no other process can write to; and, where the name leads through a folder or a link, no other thread moved a folder or a
 // link, made one, or mounted anything within the last quarter of a second, in which no resolution takes part. What remains is
 // process_vm_writev, ptrace and the like, which are events of their own. Where the walk fails (magic links of /proc, more than
-// 2,048 names in the folder's cache, links too long to be kept in memory, openat2 with RESOLVE flags, pivot_root, move_mount; kernels before 6.8) the path is the
+// 2,048 names in the folder's cache, links too long to be kept in memory, openat2 with RESOLVE flags, pivot_root, move_mount) the path is the
 // folder's and the name as given, joined as text, and marked.
 //
 // # Opens, reads, writes

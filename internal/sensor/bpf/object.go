@@ -2,6 +2,8 @@ package bpf
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -26,6 +28,9 @@ func newObject(types *btf.Cache, old bool) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kernel's types: %w", err)
 	}
+	if err := tooOld(kernel); err != nil {
+		return nil, err
+	}
 	for _, function := range []string{"bpf_iter_num_new", "bpf_rdonly_cast", "bpf_cast_to_kern_ctx"} {
 		var f *btf.Func
 		old = old || kernel.TypeByName(function, &f) != nil
@@ -42,7 +47,7 @@ func newObject(types *btf.Cache, old bool) (*object, error) {
 	if kernel.TypeByName("btf_trace_io_uring_submit_req", &hook) != nil { // before 6.2
 		spec.Programs["on_uring"].AttachTo = "io_uring_submit_sqe"
 	}
-	o := &object{CollectionSpec: spec, old: old, unix: hasAttachType(kernel, "BPF_CGROUP_UNIX_CONNECT")}
+	o := &object{CollectionSpec: spec, old: old, unix: hasValue(kernel, "bpf_attach_type", "BPF_CGROUP_UNIX_CONNECT")}
 	if !o.unix {
 		for _, name := range unixPrograms { // they are loaded, as programs that do nothing, and never attached
 			p := spec.Programs[name]
@@ -53,15 +58,31 @@ func newObject(types *btf.Cache, old bool) (*object, error) {
 	return o, nil
 }
 
-func hasAttachType(kernel *btf.Spec, name string) bool {
-	var e *btf.Enum
-	if kernel.TypeByName("bpf_attach_type", &e) != nil {
-		return false
-	}
-	for _, v := range e.Values {
-		if v.Name == name {
-			return true
+// tooOld tells what a kernel lacks of what both objects need. It goes by what is there, since distributions bring to their kernels
+// much of later ones.
+func tooOld(kernel *btf.Spec) error {
+	var missing []string
+	for helper, name := range map[string]string{"BPF_FUNC_find_vma": "bpf_find_vma", "BPF_FUNC_loop": "bpf_loop"} {
+		if !hasValue(kernel, "bpf_func_id", helper) {
+			missing = append(missing, name)
 		}
 	}
-	return false
+	var request *btf.Struct
+	if kernel.TypeByName("io_cmd_data", &request) != nil {
+		missing = append(missing, "io_uring's requests as of 6.0")
+	}
+	if missing == nil {
+		return nil
+	}
+	slices.Sort(missing)
+	return fmt.Errorf("this kernel is too old for the bpf sensor, which needs Linux 6.1 or later: it lacks %s; the ptrace sensor does without", strings.Join(missing, ", "))
+}
+
+// hasValue tells whether an enumeration of the kernel's has a value.
+func hasValue(kernel *btf.Spec, enum, value string) bool {
+	var e *btf.Enum
+	if kernel.TypeByName(enum, &e) != nil {
+		return false
+	}
+	return slices.ContainsFunc(e.Values, func(v btf.EnumValue) bool { return v.Name == value })
 }

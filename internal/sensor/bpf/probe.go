@@ -34,7 +34,7 @@ func Probe() []Feature {
 	_ = raiseMemlock() // where it was needed and failed, loading says so
 	spec, err := newObject(btf.NewCache(), false)
 	if err != nil {
-		return append(out, probed("embedded BPF object", true, err))
+		return append(out, probed("kernel new enough", true, err))
 	}
 	var names []string
 	for n := range spec.Programs {
