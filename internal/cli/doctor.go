@@ -59,9 +59,6 @@ func examine(ctx context.Context) []checkup {
 	list := []checkup{leftovers()} // before the sandbox is tried, which would remove them
 	for _, f := range bpf.Probe() {
 		c := checkup{Group: "eBPF", Name: f.Name, OK: f.OK, Why: f.Why, Need: f.Needed}
-		if !c.OK && !c.Need {
-			c.Why = "not needed: the programs above do without"
-		}
 		list = append(list, c)
 	}
 	for _, c := range sandbox.Available(ctx) {
@@ -154,6 +151,10 @@ func printCheckups(s *streams, list []checkup, able bool, sensor string) {
 	case sensor == "bpf":
 		fmt.Fprintf(s.out, "\nAs %s, runs are recorded with the bpf sensor.\n", who)
 	default:
-		fmt.Fprintf(s.out, "\nAs %s, runs are recorded with the ptrace sensor: slower, and it sees no bytes per file. As root, eBPF does better.\n", who)
+		better := "As root, eBPF does better."
+		if os.Geteuid() == 0 {
+			better = "eBPF would do better: the lines above say what it lacks."
+		}
+		fmt.Fprintf(s.out, "\nAs %s, runs are recorded with the ptrace sensor: slower, and it sees no bytes per file. %s\n", who, better)
 	}
 }

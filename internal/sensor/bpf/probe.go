@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -44,12 +45,19 @@ func Probe() []Feature {
 		return spec.Programs[names[i]].SectionName < spec.Programs[names[j]].SectionName
 	})
 	for _, n := range names {
-		out = append(out, probed(spec.Programs[n].SectionName, true, loadOne(spec.CollectionSpec, n)))
+		f := Feature{Name: spec.Programs[n].SectionName, Why: "not needed: Linux 6.7 brings it; before, the end of the call tells the address of a unix socket"}
+		if spec.unix || !slices.Contains(unixPrograms, n) {
+			f = probed(f.Name, true, loadOne(spec.CollectionSpec, n))
+		}
+		out = append(out, f)
 	}
-	return append(out,
-		probed("fentry", false, tryTracing()),
-		probed("lsm", false, tryLSM()),
-	)
+	for _, f := range []Feature{probed("fentry", false, tryTracing()), probed("lsm", false, tryLSM())} {
+		if !f.OK {
+			f.Why = "not needed: the programs above do without"
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 func probed(name string, needed bool, err error) Feature {

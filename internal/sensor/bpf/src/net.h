@@ -7,7 +7,7 @@
 #ifndef BODYCAM_NET_H
 #define BODYCAM_NET_H
 
-#include "path.h"
+#include "resolve.h"
 
 #define AF_UNIX 1
 #define AF_INET 2
@@ -198,6 +198,14 @@ static inline_always void unix_name(struct net *n, struct sock *sk)
 	n->ulen = m;
 }
 
+/* fixed_address tells that an address in the program's memory is the one that the kernel read: nobody else can have written to it. */
+static inline_always bool fixed_address(struct scratch *s, __u64 addr, __u32 len)
+{
+	s->dfd = AT_FDCWD;
+	s->depth = 0;
+	return addr && certain(addr, len);
+}
+
 /* on_address reports connect, bind, listen and accept. */
 noinline_fn int on_address(int op, int fd)
 {
@@ -212,7 +220,7 @@ noinline_fn int on_address(int op, int fd)
 		if (op == NET_CONNECT || op == NET_BIND) {
 			if (s->ret || n->family == AF_UNIX)
 				from_user(n, s->arg[1], s->arg[2], op == NET_BIND);
-			n->verified = !s->ret && n->family != AF_UNIX;
+			n->verified = n->family == AF_UNIX ? fixed_address(s, s->arg[1], s->arg[2]) : !s->ret;
 		} else {
 			n->verified = 1;
 			if (sk && n->family == AF_UNIX)
@@ -248,6 +256,7 @@ noinline_fn int on_send(int fd, __u64 addr, __u64 len)
 		if (n->family == AF_NETLINK)
 			return 0;
 		from_user(n, addr, len, 0);
+		n->verified = n->family == AF_UNIX && fixed_address(s, addr, len);
 		n->op = NET_SEND;
 	}
 	n->ret = s->ret;
