@@ -31,10 +31,11 @@ const prompt = 20 * time.Millisecond
 type sensors struct {
 	bpf, ptrace bool
 	cross       bool // both, and their disagreements are findings
+	auto        bool // bpf where the kernel has it, else ptrace
 	note        string
 }
 
-// chooseSensors reads what a plan asks for. "auto" is bpf for root, ptrace for others.
+// chooseSensors reads what a plan asks for. "auto" is bpf for root, where the kernel has it, and ptrace for others.
 func chooseSensors(want []string) (c sensors, err error) {
 	if len(want) == 0 {
 		want = []string{sensorAuto}
@@ -43,7 +44,7 @@ func chooseSensors(want []string) (c sensors, err error) {
 		switch name {
 		case sensorAuto:
 			if os.Geteuid() == 0 {
-				c.bpf = true
+				c.bpf, c.auto = true, true
 			} else {
 				c.ptrace, c.note = true, "not root: the ptrace sensor observes, which is slower and doesn't count bytes of files"
 			}
@@ -98,15 +99,12 @@ func (s *run) observe(ctx context.Context) error {
 		sink = s.cross.tee(&s.cross.bpf, sink)
 	}
 	if c.bpf {
-		var o bpf.Options
-		if s.o.Stops {
-			o.Within = prompt
-		}
-		b, err := bpf.New(o)
-		if err != nil {
-			return fmt.Errorf("the bpf sensor: %w", err)
-		}
-		if err := s.obs.start(ctx, b, target, sink); err != nil {
+		err := s.startBPF(ctx, target, sink)
+		var kernel bpf.KernelError
+		if c.auto && !c.ptrace && errors.As(err, &kernel) {
+			s.note("the ptrace sensor observes, which is slower and doesn't count bytes of files, since this kernel has no eBPF for it: %v", kernel)
+			c.ptrace = true
+		} else if err != nil {
 			return err
 		}
 	}
@@ -125,6 +123,19 @@ func (s *run) observe(ctx context.Context) error {
 		s.tracer = p
 	}
 	return nil
+}
+
+// startBPF attaches the bpf sensor.
+func (s *run) startBPF(ctx context.Context, t sensor.Target, sink sensor.Sink) error {
+	var o bpf.Options
+	if s.o.Stops {
+		o.Within = prompt
+	}
+	b, err := bpf.New(o)
+	if err != nil {
+		return fmt.Errorf("the bpf sensor: %w", err)
+	}
+	return s.obs.start(ctx, b, t, sink)
 }
 
 // trace has the agent's first process, and so all that it starts, traced, where the plan asks for it.

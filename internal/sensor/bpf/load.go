@@ -37,7 +37,7 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	types := btf.NewCache() // the kernel's are large: they are read once
 	spec, err := newObject(types, opt.old)
 	if err != nil {
-		return nil, err
+		return nil, KernelError{err}
 	}
 	stop := uint32(opt.RingBytes / 4 * 3)
 	if opt.NoPause {
@@ -61,7 +61,7 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	}
 	p := &programs{unix: spec.unix}
 	if err := spec.LoadAndAssign(&p.objs, &ebpf.CollectionOptions{Cache: types}); err != nil {
-		return nil, fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.1 or later are needed; bodycam doctor tries each): %w", err)
+		return nil, KernelError{fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.1 or later are needed; bodycam doctor tries each): %w", err)}
 	}
 	if err := p.aim(cgroup); err != nil {
 		p.close()

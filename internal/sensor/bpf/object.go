@@ -10,6 +10,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
+// A KernelError says that the kernel is why the sensor can't be had: it is too old, built without something, or permits nothing.
+type KernelError struct{ error }
+
+// Unwrap returns what the kernel said.
+func (e KernelError) Unwrap() error { return e.error }
+
 // An object is one of the two that the sources make, cut to what a kernel can load.
 type object struct {
 	*ebpf.CollectionSpec

@@ -94,7 +94,7 @@ func New(opt Options) (*Sensor, error) {
 		opt.ArgvMax = 256 << 10
 	}
 	if err := needBTF(); err != nil {
-		return nil, err
+		return nil, KernelError{err}
 	}
 	t, err := calls()
 	if err != nil {
