@@ -406,6 +406,21 @@ static inline_always __u32 open_len(struct rec *r)
 	return OPEN_HEAD + path + given;
 }
 
+/*
+ * misread is asked after a file was read into the record r: in a table that others share, it may have been closed meanwhile and opened
+ * as another one, even in the same place.
+ */
+static inline_always bool misread(struct scratch *s, struct task_struct *t, int fd, struct file *f, struct rec *r)
+{
+	struct files_struct *files = get(t, files);
+	if (!files || get(files, count.counter) < 2)
+		return false;
+	struct opened *o = (struct opened *)(r + 1);
+	struct inode *in = get(f, f_inode);
+	return fd_file(t, fd) != f || s->dentry != (__u64)get(f, f_path.dentry) || s->mnt != mount_of(get(f, f_path.mnt)) ||
+	       !in || o->ino != get(in, i_ino) || o->fmode != get(f, f_mode);
+}
+
 /* known_entry returns the entry that holds the file behind fd, if the descriptor is known to be of it. */
 static inline_always struct entry *known_entry(struct cache *c, int fd, struct file *f)
 {
@@ -415,16 +430,37 @@ static inline_always struct entry *known_entry(struct cache *c, int fd, struct f
 	return r->fd == fd && r->file == (__u64)f && c->oid[i] && c->oid[i] == r->oid && e->inode == (__u64)get(f, f_inode) ? e : 0;
 }
 
+/* gone counts a descriptor that another thread closed while a call used it, so that what went through it is told of no file. */
+noinline_fn int gone(void)
+{
+	struct stats *st = stats_of(CALM);
+	if (st)
+		st->gone++;
+	return -1;
+}
+
+/* gone_slot is file_slot for a descriptor that was closed meanwhile: what it led to is known where this task used it before. */
+static inline_always int gone_slot(int fd)
+{
+	struct cache *c = my_cache();
+	if (!c)
+		return gone();
+	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
+	__u32 i = r->slot & (ENTRIES - 1);
+	return r->file && r->fd == fd && c->oid[i] == r->oid ? (int)i : gone();
+}
+
 /*
- * new_entry gives a file that this task did not open (inherited, received) an entry, and a K_FILE record that names it.
+ * new_entry gives a file that this task did not open (inherited, received) an entry, and a K_FILE record that names
+ * it; -1 where it is gone.
  */
-static inline_always int new_entry(struct scratch *s, struct task_struct *t, struct cache *cache, struct file *f, struct dentry *d)
+static inline_always int new_entry(struct scratch *s, struct task_struct *t, struct cache *cache, int fd, struct file *f, struct dentry *d)
 {
 	int slot = entry_slot(cache, d);
 	flush_slot(cache, slot);
 	struct rec *r = start_open(s, t, K_FILE, SRC_PART, 0, f, slot, 0);
-	if (!r)
-		return slot;
+	if (!r || misread(s, t, fd, f, r))
+		return gone();
 	if (!send(r, open_len(r), false))
 		lost(SRC_PART, 1);
 	entry_fill(cache, slot, f, d, r, 0);
@@ -443,30 +479,13 @@ noinline_fn int file_slot(struct cache *cache, int fd)
 	struct dentry *d = as(struct dentry, get(f, f_path.dentry));
 	int found = entry_find(cache, f, d, 0, 0);
 	if (found < 0)
-		found = new_entry(s, t, cache, f, d);
+		found = new_entry(s, t, cache, fd, f, d);
+	if (found < 0)
+		return -1;
 	__u32 i = found & (ENTRIES - 1);
 	touch_entry(cache, i);
 	bind_fd(cache, fd, f, i);
 	return i;
-}
-
-/*
- * gone_slot is file_slot for a descriptor that another thread closed while the call used it: what it led to is known where this task
- * used it before.
- */
-noinline_fn int gone_slot(int fd)
-{
-	struct cache *c = my_cache();
-	if (c) {
-		struct fd_ref *r = &c->fd[fd & (FDS - 1)];
-		__u32 i = r->slot & (ENTRIES - 1);
-		if (r->file && r->fd == fd && c->oid[i] == r->oid)
-			return i;
-	}
-	struct stats *st = stats_of(CALM);
-	if (st)
-		st->gone++;
-	return -1;
 }
 
 /* used_slot is file_slot for a call that used the file; -1 also for what is no file. */

@@ -376,7 +376,7 @@ noinline_fn int open_file(struct cache *cache)
 		}
 	}
 	struct rec *r = start_open(s, t, K_OPEN, SRC_OPEN, c->type, f, slot, n);
-	if (!r || replaced(t, fd, f))
+	if (!r || replaced(t, fd, f) || misread(s, t, fd, f, r))
 		return 1;
 	r->nr = s->nr;
 	r->abi = s->abi;
