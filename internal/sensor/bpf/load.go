@@ -30,11 +30,31 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	if err := checkCgroup(cgroup); err != nil {
 		return nil, err
 	}
+	types := btf.NewCache() // the kernel's are large: they are read once
+	p, err := loadObject(types, opt, t)
+	var refused *ebpf.VerifierError
+	if errors.As(err, &refused) && !opt.old { // the other object takes less for granted of the kernel's verifier
+		opt.old = true
+		first := err
+		if p, err = loadObject(types, opt, t); err != nil {
+			return nil, KernelError{fmt.Errorf("%w; and the object for older kernels: %w", first, err)}
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	if err := p.aim(cgroup); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// loadObject loads one of the objects.
+func loadObject(types *btf.Cache, opt Options, t *callTables) (*programs, error) {
 	var ns unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/mnt", &ns); err != nil {
 		return nil, fmt.Errorf("finding the recorder's mount namespace: %w", err)
 	}
-	types := btf.NewCache() // the kernel's are large: they are read once
 	spec, err := newObject(types, opt.old)
 	if err != nil {
 		return nil, KernelError{err}
@@ -62,10 +82,6 @@ func load(cgroup string, opt Options, t *callTables) (*programs, error) {
 	p := &programs{unix: spec.unix}
 	if err := spec.LoadAndAssign(&p.objs, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return nil, KernelError{fmt.Errorf("loading the sensor's BPF programs (root and a kernel of 6.1 or later are needed; bodycam doctor tries each): %w", err)}
-	}
-	if err := p.aim(cgroup); err != nil {
-		p.close()
-		return nil, err
 	}
 	return p, nil
 }

@@ -33,10 +33,34 @@ func Probe() []Feature {
 		return append(out, Feature{Name: "loading BPF programs", Needed: true, Why: errPermission.Error()})
 	}
 	_ = raiseMemlock() // where it was needed and failed, loading says so
-	spec, err := newObject(btf.NewCache(), false)
+	types := btf.NewCache()
+	spec, err := newObject(types, false)
 	if err != nil {
 		return append(out, probed("kernel new enough", true, err))
 	}
+	programs := tryPrograms(spec)
+	if !spec.old && slices.ContainsFunc(programs, missing) { // loading goes on to the other object then
+		if old, err := newObject(types, true); err == nil {
+			if others := tryPrograms(old); !slices.ContainsFunc(others, missing) {
+				programs = others
+			}
+		}
+	}
+	out = append(out, programs...)
+	for _, f := range []Feature{probed("fentry", false, tryTracing()), probed("lsm", false, tryLSM())} {
+		if !f.OK {
+			f.Why = "not needed: the programs above do without"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// missing tells that the sensor doesn't start for want of a feature.
+func missing(f Feature) bool { return f.Needed && !f.OK }
+
+// tryPrograms loads each program of an object.
+func tryPrograms(spec *object) []Feature {
 	var names []string
 	for n := range spec.Programs {
 		names = append(names, n)
@@ -44,16 +68,11 @@ func Probe() []Feature {
 	sort.Slice(names, func(i, j int) bool {
 		return spec.Programs[names[i]].SectionName < spec.Programs[names[j]].SectionName
 	})
+	var out []Feature
 	for _, n := range names {
 		f := Feature{Name: spec.Programs[n].SectionName, Why: "not needed: Linux 6.7 brings it; before, the end of the call tells the address of a unix socket"}
 		if spec.unix || !slices.Contains(unixPrograms, n) {
 			f = probed(f.Name, true, loadOne(spec.CollectionSpec, n))
-		}
-		out = append(out, f)
-	}
-	for _, f := range []Feature{probed("fentry", false, tryTracing()), probed("lsm", false, tryLSM())} {
-		if !f.OK {
-			f.Why = "not needed: the programs above do without"
 		}
 		out = append(out, f)
 	}
