@@ -84,13 +84,13 @@ func (b *box) sh(t testing.TB, script string) string { return b.run(t, "sh", "-c
 func (b *box) run(t testing.TB, argv ...string) string {
 	t.Helper()
 	var out lockedBuffer
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	p, err := b.Start(ctx, sandbox.Cmd{Argv: argv, Env: []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin"}, Stdout: &out, Stderr: &out})
 	if err != nil {
 		return err.Error() + " status start"
 	}
-	defer time.AfterFunc(60*time.Second, func() { p.Kill() }).Stop()
+	defer time.AfterFunc(5*time.Minute, func() { p.Kill() }).Stop()
 	st, _ := p.Wait()
 	if st.Code != 0 || st.Signal != 0 || st.Err != nil {
 		fmt.Fprintf(&out, "status %d %v %v", st.Code, st.Signal, st.Err)

@@ -68,13 +68,13 @@ func run(t *testing.T, b *Box, c Cmd) result {
 	if c.Env == nil {
 		c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin"}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	p, err := b.Start(ctx, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(60*time.Second, func() { p.Kill() }).Stop()
+	defer time.AfterFunc(5*time.Minute, func() { p.Kill() }).Stop()
 	st, _ := p.Wait()
 	return result{out.String(), errb.String(), st}
 }
