@@ -3,9 +3,11 @@ GO ?= go
 BIN := bin/bodycam
 AGENT ?= builtin
 SEEDS ?= 1
+KERNELS ?= 6.1 6.12
+PARTS ?=
 export CGO_ENABLED = 0
 
-.PHONY: all build demo test race lint generate check-generated bench bench-sensor attack corpus liars test-geth fuzz deps clean help
+.PHONY: all build demo test race lint generate check-generated bench bench-sensor attack corpus liars guest-test test-geth fuzz deps clean help
 
 all: build
 
@@ -45,6 +47,9 @@ bench: ## every benchmark once, so that none can rot
 bench-sensor: build ## what recording costs, beside strace and auditd (docs/PERFORMANCE.md)
 	sh scripts/deps.sh bench
 	$(GO) run ./internal/bench/sensor
+
+guest-test: ## try it all on Debian's kernels 6.1 and 6.12, emulated, with cgroup v2 alone (root; an hour): KERNELS=6.1 PARTS="doctor run"
+	@for k in $(KERNELS); do sh scripts/guest $$k $(PARTS) || exit 1; done
 
 corpus: ## record runs whose faults are known and see whether `bodycam compare` finds them (docs/EVALUATION.md)
 	$(GO) run ./internal/bench/conduct
