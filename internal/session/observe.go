@@ -176,9 +176,6 @@ func (o *observer) failLocked(err error) {
 }
 
 func (o *observer) failure() error {
-	if o == nil {
-		return nil
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
@@ -186,8 +183,11 @@ func (o *observer) failure() error {
 
 // lost sums what the sensors have lost so far.
 func (o *observer) lost() uint64 {
+	o.mu.Lock()
+	sensors := o.sensors
+	o.mu.Unlock()
 	var n uint64
-	for _, s := range o.sensors {
+	for _, s := range sensors {
 		n += s.Health().Total.Lost
 	}
 	return n
@@ -198,6 +198,8 @@ func (o *observer) start(ctx context.Context, s sensor.Sensor, t sensor.Target, 
 	if err := s.Start(ctx, t, sink); err != nil {
 		return fmt.Errorf("starting the %s sensor: %w", s.Name(), err)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.sensors = append(o.sensors, s)
 	return nil
 }

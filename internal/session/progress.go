@@ -15,9 +15,7 @@ func (s *run) say(p Progress) {
 
 func (s *run) fill(p Progress) Progress {
 	p.Events, p.Calls = s.w.Counts()
-	if s.obs != nil {
-		p.Lost = s.obs.lost()
-	}
+	p.Lost = s.obs.lost()
 	return p
 }
 

@@ -41,7 +41,6 @@ func (s *run) provision(ctx context.Context) error {
 			}
 		})
 	}
-	s.obs = &observer{w: s.w, offset: s.w.Info().BootOffset, each: s.tell}
 	if err := s.beginWork(ctx); err != nil {
 		return err
 	}

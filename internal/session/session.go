@@ -158,6 +158,7 @@ func Run(ctx context.Context, o Options) (*store.Run, error) {
 		return nil, fmt.Errorf("%w: %w", ErrEnvironment, err)
 	}
 	s.w = w
+	s.obs = &observer{w: w, offset: w.Info().BootOffset, each: s.tell}
 	dir, err := filepath.Abs(o.Dir)
 	if err == nil && o.HostLog != nil && o.Sealing != nil {
 		err = o.HostLog.OpenRun(ctx, o.ID, dir)
@@ -325,7 +326,7 @@ func (s *run) note(format string, args ...any) {
 
 // update changes run.json. That it can't be written is noticed at the end, when Close tries again.
 func (s *run) update(change func(*bodycam.Run)) {
-	if err := s.w.Update(change); err != nil && s.obs != nil {
+	if err := s.w.Update(change); err != nil {
 		s.obs.fail(err)
 	}
 }
