@@ -210,6 +210,25 @@ func (p *planner) mount(m boxinit.Mount, host string) error {
 	return nil
 }
 
+// overlaysShift tells whether the kernel has overlays on id-mapped mounts. Trying takes a box, so its version is asked: a distribution's
+// older kernel that has them all the same is taken for one that hasn't, and the box says what is weaker.
+func overlaysShift() bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return true
+	}
+	return notBefore(unix.ByteSliceToString(u.Release[:]), 5, 19)
+}
+
+// notBefore tells whether a kernel's release is at least major.minor, or can't be read.
+func notBefore(release string, major, minor int) bool {
+	var a, b int
+	if n, _ := fmt.Sscanf(release, "%d.%d", &a, &b); n != 2 {
+		return true
+	}
+	return a > major || a == major && b >= minor
+}
+
 func (p *planner) base() error {
 	if p.box.lower != "" {
 		return p.mount(boxinit.Mount{Target: "/", Overlay: true}, p.box.lower)
@@ -230,10 +249,13 @@ func (p *planner) base() error {
 			p.setup.Links = append(p.setup.Links, boxinit.Link{Path: d, To: to})
 			continue
 		}
-		over := p.box.cfg.Base.Writable && !p.box.rootless
+		over := p.box.cfg.Base.Writable && !p.box.rootless && overlaysShift()
 		if err := p.mount(boxinit.Mount{Target: d, ReadOnly: !over, Overlay: over}, d); err != nil {
 			return err
 		}
+	}
+	if p.box.cfg.Base.Writable && !p.box.rootless && !overlaysShift() {
+		p.box.weaker = append(p.box.weaker, "root inside can't write to its copy of /usr: kernels before 5.19 have no overlay on id-mapped mounts")
 	}
 	if p.box.cfg.Base.Writable && p.box.rootless {
 		p.box.weaker = append(p.box.weaker, "not root: /usr of a host base is read-only")

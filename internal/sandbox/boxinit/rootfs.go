@@ -144,6 +144,9 @@ func attach(m Mount, n int, piece *os.File, target, disk string) error {
 	}
 	opts := "lowerdir=" + where + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
 	if err := unix.Mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, opts); err != nil {
+		if errors.Is(err, unix.EINVAL) {
+			err = fmt.Errorf("%w (kernels before 5.19 have no overlay on id-mapped mounts, which root's boxes need for a base of one's own: take the host as base)", err)
+		}
 		return fmt.Errorf("mount overlay on %s: %w", m.Target, err)
 	}
 	return nil
