@@ -25,12 +25,19 @@ type sensorOldCache struct {
 	Pad   int32
 	Oid   [16]uint64
 	E     [16]struct {
-		_          structs.HostLayout
-		Dentry     uint64
-		Parent     uint64
-		Mnt        uint64
-		Inode      uint64
-		HashLen    uint64
+		_   structs.HostLayout
+		Key struct {
+			_       structs.HostLayout
+			Dentry  uint64
+			Parent  uint64
+			Mnt     uint64
+			Inode   uint64
+			HashLen uint64
+			Fflags  uint32
+			Fmode   uint32
+			Gen     uint32
+			Pad     uint32
+		}
 		Tree       uint64
 		Given      uint64
 		How        uint64
@@ -45,14 +52,12 @@ type sensorOldCache struct {
 		Rd         uint64
 		Wr         uint64
 		Ino        uint64
-		Fflags     uint32
-		Fmode      uint32
-		Gen        uint32
 		Dev        uint32
 		Imode      uint16
 		Mapped     uint8
 		Told       uint8
 		Recent     uint32
+		_          [4]byte
 	}
 	Fd [32]struct {
 		_    structs.HostLayout

@@ -23,15 +23,20 @@
 
 enum { MAP_EXEC = 1, MAP_SHARED_WRITE = 2 };
 
-struct entry { /* one way in which a file is open: object, name and flags */
+struct key { /* what an open file is known again by, read once: each look at the kernel's memory is a lot of code */
 	__u64 dentry, parent, mnt, inode, hash_len;
+	__u32 fflags, fmode, gen, pad;
+};
+
+struct entry { /* one way in which a file is open: object, name and flags */
+	struct key key;
 	__u64 tree, given; /* given: hash of the name that the program gave; 0 where it did not open the file */
 	__u64 how;         /* the call that opened it, and the flags given, of which the kernel keeps only some */
 	__u64 opens, first_open, last_open;
 	__u64 closes, first_close, last_close;
 	__u64 mmaps, last_mmap;
 	__u64 rd, wr, ino;
-	__u32 fflags, fmode, gen, dev;
+	__u32 dev;
 	__u16 imode;
 	__u8 mapped, told; /* told: mappings already sent, MAP_* */
 	__u32 recent;      /* used later than its neighbour */
@@ -152,16 +157,24 @@ static inline_always void give_back(struct cache *c)
 		bpf_map_delete_elem(&others, &task);
 }
 
-static inline_always bool same_file(struct entry *e, struct file *f, struct dentry *d)
+static inline_always void key_of(struct key *k, struct file *f)
 {
-	return e->dentry == (__u64)d && e->inode == (__u64)get(f, f_inode) && e->parent == (__u64)get(d, d_parent) &&
-	       e->hash_len == get(d, d_name.hash_len) && e->mnt == (__u64)get(f, f_path.mnt) && e->fflags == get(f, f_flags) &&
-	       e->fmode == get(f, f_mode) && e->gen == get(get(f, f_inode), i_generation);
+	struct dentry *d = as(struct dentry, get(f, f_path.dentry));
+	struct inode *in = get(f, f_inode);
+	*k = (struct key){
+		.dentry = (__u64)d, .parent = (__u64)get(d, d_parent), .mnt = (__u64)get(f, f_path.mnt), .inode = (__u64)in,
+		.hash_len = get(d, d_name.hash_len), .fflags = get(f, f_flags), .fmode = get(f, f_mode), .gen = get(in, i_generation)};
 }
 
-static inline_always __u32 entry_hash(struct dentry *d)
+static inline_always bool same_file(struct key *a, struct key *b)
 {
-	__u32 h = get(d, d_name.hash); /* of the name, salted with the folder */
+	return a->dentry == b->dentry && a->inode == b->inode && a->parent == b->parent && a->hash_len == b->hash_len && a->mnt == b->mnt &&
+	       a->fflags == b->fflags && a->fmode == b->fmode && a->gen == b->gen;
+}
+
+static inline_always __u32 entry_hash(struct key *k)
+{
+	__u32 h = k->hash_len; /* of the name, salted with the folder */
 	return (h ^ (h >> 7) ^ (h >> 17)) & (ENTRIES - 1);
 }
 
@@ -195,8 +208,8 @@ static inline_always void gather(struct flush *o, struct cache *c, __u32 slot)
 	o->wr = e->wr;
 	o->ino = e->ino;
 	o->dev = e->dev;
-	o->fmode = e->fmode;
-	o->fflags = e->fflags;
+	o->fmode = e->key.fmode;
+	o->fflags = e->key.fflags;
 	o->imode = e->imode;
 	o->slot = slot;
 	o->mapped = e->mapped;
@@ -265,11 +278,6 @@ static inline_always __u64 how_opened(__u32 nr, __u32 abi, __u32 asked)
 	return (__u64)abi << 48 | (__u64)(nr & 0xffff) << 32 | asked;
 }
 
-static inline_always bool same_opening(struct entry *e, __u64 given, __u64 how)
-{
-	return !given || (e->given == given && e->how == how);
-}
-
 /*
  * turn_over is called when the current task became another: by executing a program, or another user. What it did before is sent,
  * and told of who it was; nothing that it does from now on is folded into that.
@@ -290,20 +298,26 @@ static inline_always bool stale(struct entry *e, __u64 now)
 	return (e->opens && now - e->first_open > FLUSH_AFTER) || (e->closes && now - e->first_close > FLUSH_AFTER);
 }
 
-/* entry_find returns the slot of the entry for an open file, or -1; given 0 takes it however it was opened. */
-static inline_always int entry_find(struct cache *c, struct file *f, struct dentry *d, __u64 given, __u64 how)
+static inline_always bool entry_is(struct cache *c, __u32 i, struct key *k, __u64 given, __u64 how)
 {
-	__u32 i = entry_hash(d);
-	if (c->oid[i] && same_file(&c->e[i], f, d) && same_opening(&c->e[i], given, how))
+	struct entry *e = &c->e[i];
+	return c->oid[i] && same_file(&e->key, k) && (!given || (e->given == given && e->how == how));
+}
+
+/* entry_find returns the slot of the entry for an open file, or -1; given 0 takes it however it was opened. */
+static inline_always int entry_find(struct cache *c, struct key *k, __u64 given, __u64 how)
+{
+	__u32 i = entry_hash(k);
+	if (entry_is(c, i, k, given, how))
 		return i;
 	i ^= 1;
-	return c->oid[i] && same_file(&c->e[i], f, d) && same_opening(&c->e[i], given, how) ? (int)i : -1;
+	return entry_is(c, i, k, given, how) ? (int)i : -1;
 }
 
 /* entry_slot picks where an entry goes: of the two slots that a file may use, the one not used last. It has to be flushed. */
-static inline_always int entry_slot(struct cache *c, struct dentry *d)
+static inline_always int entry_slot(struct cache *c, struct key *k)
 {
-	__u32 i = entry_hash(d);
+	__u32 i = entry_hash(k);
 	if (c->oid[i] && (!c->oid[i ^ 1] || (c->e[i].recent && !c->e[i ^ 1].recent)))
 		i ^= 1;
 	return i & (ENTRIES - 1);
@@ -316,24 +330,16 @@ static inline_always __u64 oid_of(struct rec *r)
 }
 
 /* entry_fill gives a slot to the file that the record r tells of. */
-static inline_always void entry_fill(struct cache *c, __u32 slot, struct file *f, struct dentry *d, struct rec *r, __u64 given)
+static inline_always void entry_fill(struct cache *c, __u32 slot, struct key *k, struct rec *r, __u64 given)
 {
 	struct opened *o = (struct opened *)(r + 1);
-	struct inode *in = get(f, f_inode);
 	struct entry *e = &c->e[slot & (ENTRIES - 1)];
 	memzero(e, sizeof(*e));
 	c->oid[slot & (ENTRIES - 1)] = oid_of(r);
+	e->key = *k;
 	e->given = given;
 	e->how = how_opened(r->nr, r->abi, o->asked);
 	e->tree = tree;
-	e->dentry = (__u64)d;
-	e->parent = (__u64)get(d, d_parent);
-	e->mnt = (__u64)get(f, f_path.mnt);
-	e->inode = (__u64)in;
-	e->hash_len = get(d, d_name.hash_len);
-	e->gen = get(in, i_generation);
-	e->fflags = o->fflags;
-	e->fmode = o->fmode;
 	e->ino = o->ino;
 	e->dev = o->dev;
 	e->imode = o->imode;
@@ -368,22 +374,23 @@ static inline_always void body_of_file(struct body *b, struct file *f)
  * start_open begins a K_OPEN or K_FILE record before the path of the file, which it walks to the end of s->back. n bytes of a
  * name as given lie behind that, in s->out. So the record is whole without a copy.
  */
-static inline_always struct rec *start_open(struct scratch *s, struct task_struct *t, __u8 kind, __u8 source, __u8 type, struct file *f, __u32 slot, __u32 n)
+static inline_always struct rec *start_open(struct scratch *s, __u8 kind, __u8 source, __u8 type, struct key *k, __u32 slot, __u32 n)
 {
-	start_at(s, &f->f_path);
+	s->dentry = k->dentry;
+	s->mnt = mount_of((struct vfsmount *)k->mnt);
 	s->walk = 0;
 	__u32 len = walk_back(), end = __builtin_offsetof(struct scratch, out), at = end - OPEN_HEAD - len;
 	opaque(at);
 	if (at > end - OPEN_HEAD)
 		return 0;
 	struct rec *r = (struct rec *)((char *)s + at);
-	head(r, t, kind, source, type);
+	head(r, kind, source, type);
 	struct opened *o = (struct opened *)(r + 1);
-	struct inode *in = get(f, f_inode);
+	struct inode *in = as(struct inode, k->inode);
 	o->ino = get(in, i_ino);
 	o->dev = get(get(in, i_sb), s_dev);
-	o->fmode = get(f, f_mode);
-	o->fflags = get(f, f_flags);
+	o->fmode = k->fmode;
+	o->fflags = k->fflags;
 	o->asked = 0;
 	o->imode = get(in, i_mode);
 	o->slot = slot;
@@ -406,19 +413,23 @@ static inline_always __u32 open_len(struct rec *r)
 	return OPEN_HEAD + path + given;
 }
 
+/* shared tells whether others have the current task's table of descriptors too. Where not, nobody else can make it so meanwhile. */
+static inline_always bool shared(struct task_struct *t)
+{
+	struct files_struct *files = get(t, files);
+	return files && get(files, count.counter) > 1;
+}
+
 /*
  * misread is asked after a file was read into the record r: in a table that others share, it may have been closed meanwhile and opened
  * as another one, even in the same place.
  */
-static inline_always bool misread(struct scratch *s, struct task_struct *t, int fd, struct file *f, struct rec *r)
+static inline_always bool misread(struct task_struct *t, int fd, struct file *f, struct key *k, struct rec *r)
 {
-	struct files_struct *files = get(t, files);
-	if (!files || get(files, count.counter) < 2)
-		return false;
 	struct opened *o = (struct opened *)(r + 1);
 	struct inode *in = get(f, f_inode);
-	return fd_file(t, fd) != f || s->dentry != (__u64)get(f, f_path.dentry) || s->mnt != mount_of(get(f, f_path.mnt)) ||
-	       !in || o->ino != get(in, i_ino) || o->fmode != get(f, f_mode);
+	return fd_file(t, fd) != f || k->dentry != (__u64)get(f, f_path.dentry) || k->mnt != (__u64)get(f, f_path.mnt) || !in ||
+	       k->inode != (__u64)in || o->ino != get(in, i_ino) || k->fmode != get(f, f_mode);
 }
 
 /* known_entry returns the entry that holds the file behind fd, if the descriptor is known to be of it. */
@@ -427,7 +438,7 @@ static inline_always struct entry *known_entry(struct cache *c, int fd, struct f
 	struct fd_ref *r = &c->fd[fd & (FDS - 1)];
 	__u32 i = r->slot & (ENTRIES - 1);
 	struct entry *e = &c->e[i];
-	return r->fd == fd && r->file == (__u64)f && c->oid[i] && c->oid[i] == r->oid && e->inode == (__u64)get(f, f_inode) ? e : 0;
+	return r->fd == fd && r->file == (__u64)f && c->oid[i] && c->oid[i] == r->oid && e->key.inode == (__u64)get(f, f_inode) ? e : 0;
 }
 
 /* gone counts a descriptor that another thread closed while a call used it, so that what went through it is told of no file. */
@@ -454,16 +465,16 @@ static inline_always int gone_slot(int fd)
  * new_entry gives a file that this task did not open (inherited, received) an entry, and a K_FILE record that names
  * it; -1 where it is gone.
  */
-static inline_always int new_entry(struct scratch *s, struct task_struct *t, struct cache *cache, int fd, struct file *f, struct dentry *d)
+static inline_always int new_entry(struct scratch *s, struct task_struct *t, struct cache *cache, int fd, struct file *f, struct key *k)
 {
-	int slot = entry_slot(cache, d);
+	int slot = entry_slot(cache, k);
 	flush_slot(cache, slot);
-	struct rec *r = start_open(s, t, K_FILE, SRC_PART, 0, f, slot, 0);
-	if (!r || misread(s, t, fd, f, r))
+	struct rec *r = start_open(s, K_FILE, SRC_PART, 0, k, slot, 0);
+	if (!r || (shared(t) && misread(t, fd, f, k, r)))
 		return gone();
 	if (!send(r, open_len(r), false))
 		lost(SRC_PART, 1);
-	entry_fill(cache, slot, f, d, r, 0);
+	entry_fill(cache, slot, k, r, 0);
 	return slot;
 }
 
@@ -476,10 +487,11 @@ noinline_fn int file_slot(struct cache *cache, int fd)
 		return -1;
 	if (known_entry(cache, fd, f))
 		return cache->fd[fd & (FDS - 1)].slot & (ENTRIES - 1);
-	struct dentry *d = as(struct dentry, get(f, f_path.dentry));
-	int found = entry_find(cache, f, d, 0, 0);
+	struct key k;
+	key_of(&k, f);
+	int found = entry_find(cache, &k, 0, 0);
 	if (found < 0)
-		found = new_entry(s, t, cache, fd, f, d);
+		found = new_entry(s, t, cache, fd, f, &k);
 	if (found < 0)
 		return -1;
 	__u32 i = found & (ENTRIES - 1);

@@ -178,24 +178,27 @@ static inline_always void number_anytime(struct rec *r)
 	r->stream = bpf_get_smp_processor_id() * STREAMS + ANYTIME;
 }
 
-/* head fills a record's head for a task; seq is taken last, by put. */
-static inline_always void head(struct rec *r, struct task_struct *task, __u8 kind, __u8 source, __u8 type)
+/*
+ * head fills a record's head for the current task; seq is taken last, by put. What lies in the task's own struct is read through the
+ * pointer that the kernel trusts, where a look is one instruction.
+ */
+static inline_always void head(struct rec *r, __u8 kind, __u8 source, __u8 type)
 {
-	struct task_struct *t = untrusted(struct task_struct, task);
+	struct task_struct *t = current(), *me = bpf_get_current_task_btf();
 	r->kind = kind;
 	r->source = source;
 	r->type = type;
 	r->abi = 0;
 	r->time = bpf_ktime_get_boot_ns();
 	r->start = get(get(t, group_leader), start_boottime);
-	r->tgid = get(t, tgid);
-	r->tid = get(t, pid);
+	r->tgid = me->tgid;
+	r->tid = me->pid;
 	r->uid = get(get(t, cred), uid.val);
 	r->gid = get(get(t, cred), gid.val);
 	struct pid *sid = get(get(t, signal), pids[3]);
 	r->sid = get(sid, numbers[0].nr);
 	r->nr = -1;
-	r->flags = get(t, flags) & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD) ? REC_WORKER : 0;
+	r->flags = me->flags & (PF_IO_WORKER | PF_USER_WORKER | PF_KTHREAD) ? REC_WORKER : 0;
 	struct nsproxy *ns = get(t, nsproxy);
 	if (ns && get(get(ns, mnt_ns), ns.inum) == host_mntns)
 		r->flags |= REC_HOST_NS;
@@ -295,7 +298,7 @@ static inline_always struct body *out_body(struct scratch *s)
 noinline_fn int begin_record(__u8 kind, __u8 source, __u8 type)
 {
 	GLOBAL_FN(0);
-	head(out_rec(s), t, kind, source, type);
+	head(out_rec(s), kind, source, type);
 	memzero(out_body(s), sizeof(struct body));
 	s->walk = 0;
 	return 0;
@@ -305,7 +308,7 @@ noinline_fn int begin_record(__u8 kind, __u8 source, __u8 type)
 noinline_fn int put_life(__u8 kind, __u8 source, __u64 value, __u32 tgid, __u64 start)
 {
 	GLOBAL_FN(0);
-	head(out_rec(s), t, kind, source, 0);
+	head(out_rec(s), kind, source, 0);
 	*(struct life *)out_body(s) = (struct life){value, start, tgid};
 	return put_unit(LIFE_LEN);
 }

@@ -226,20 +226,6 @@ struct signal_struct {
 	struct pid *pids[4];
 };
 
-struct kernfs_node {
-	__u64 id;
-};
-
-struct cgroup {
-	int level;
-	struct kernfs_node *kn;
-	struct cgroup *ancestors[64];
-};
-
-struct css_set {
-	struct cgroup *dfl_cgrp;
-};
-
 struct vm_area_struct {
 	unsigned long vm_start, vm_end, vm_flags;
 	struct file *vm_file;
@@ -261,7 +247,6 @@ struct task_struct {
 	struct files_struct *files;
 	struct fs_struct *fs;
 	struct nsproxy *nsproxy;
-	struct css_set *cgroups;
 	struct mm_struct *mm;
 	struct callback_head *task_works;
 	struct pid *thread_pid;

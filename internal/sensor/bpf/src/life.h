@@ -13,7 +13,6 @@
 
 struct argv {
 	struct scratch *s;
-	struct task_struct *t;
 	__u64 from, total;
 };
 
@@ -30,7 +29,7 @@ static inline_always long put_piece(__u32 i, void *ctx)
 	opaque(n);
 	if (n > CHUNK)
 		return 1;
-	head(out_rec(a->s), a->t, K_ARGV, SRC_PART, 0);
+	head(out_rec(a->s), K_ARGV, SRC_PART, 0);
 	p->offset = off;
 	if (bpf_probe_read_user(p + 1, n, (void *)(a->from + off)))
 		n = 0;
@@ -43,7 +42,7 @@ static inline_always long put_piece(__u32 i, void *ctx)
 noinline_fn int put_argv(__u64 from, __u64 total)
 {
 	GLOBAL_FN(0);
-	struct argv a = {s, t, from, total};
+	struct argv a = {s, from, total};
 	repeat(ARGV_CHUNKS, put_piece, &a);
 	return 0;
 }
@@ -96,7 +95,7 @@ int on_exec(__u64 *ctx)
 		return 0;
 	__u64 from = get(mm, arg_start), total = get(mm, arg_end) - from;
 	turn_over(my_cache());
-	head(out_rec(s), t, K_EXEC, SRC_EXEC, 0);
+	head(out_rec(s), K_EXEC, SRC_EXEC, 0);
 	struct executed *x = (struct executed *)out_body(s);
 	memzero(x, sizeof(*x));
 	struct task_struct *parent = get(t, real_parent);
@@ -180,7 +179,7 @@ static inline_always bool first_to_end(struct task_struct *t)
 noinline_fn int put_thread(__u32 old_tid)
 {
 	GLOBAL_FN(0);
-	head(out_rec(s), t, K_THREAD, SRC_PART, 0);
+	head(out_rec(s), K_THREAD, SRC_PART, 0);
 	out_rec(s)->tid = old_tid;
 	return put_unit(LIFE_LEN);
 }
@@ -232,7 +231,7 @@ int on_signal(__u64 *ctx)
 		lost_anytime(SRC_SIGNAL);
 		return 0;
 	}
-	head(r, t, K_SIGNAL, SRC_SIGNAL, 0);
+	head(r, K_SIGNAL, SRC_SIGNAL, 0);
 	number_anytime(r);
 	*(struct life *)(r + 1) = (struct life){sig, get(get(to, group_leader), start_boottime), get(to, tgid)};
 	bpf_ringbuf_submit(r, wake_flag(waiting));

@@ -153,7 +153,7 @@ noinline_fn int put_net(int fd)
 	struct sock *sk = fd_sock(t, fd);
 	struct rec *r = out_rec(s);
 	struct net *n = (struct net *)(s->out + sizeof(*r));
-	head(r, t, K_NET, interrupted(s->ret) ? SRC_PART : SRC_NET, 0);
+	head(r, K_NET, interrupted(s->ret) ? SRC_PART : SRC_NET, 0);
 	r->nr = s->nr;
 	r->abi = s->abi;
 	__u32 end = NET_LEN;
@@ -398,7 +398,7 @@ static inline_always struct pending *new_pending(__u64 *key)
 		if (!p)
 			return 0;
 	}
-	head(&p->rec, bpf_get_current_task_btf(), K_NET, SRC_NET, 0);
+	head(&p->rec, K_NET, SRC_NET, 0);
 	p->net.verified = 1;
 	return p;
 }
@@ -502,7 +502,7 @@ int on_sock_create(struct bpf_sock *sk)
 {
 	struct sock_info *i = bpf_sk_storage_get(&socks, sk, 0, STORAGE_CREATE);
 	if (i)
-		head(&i->owner, bpf_get_current_task_btf(), K_FLOW, SRC_FLOW, 0);
+		head(&i->owner, K_FLOW, SRC_FLOW, 0);
 	return 1;
 }
 

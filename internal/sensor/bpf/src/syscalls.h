@@ -300,11 +300,8 @@ noinline_fn int on_args(void)
  * swapped tells that another thread may have put another file behind the new descriptor already. A file just opened has
  * one reference; one that came by dup2 has more, and may be open in another way than was asked for.
  */
-static inline_always bool swapped(struct task_struct *t, struct file *f, __u64 flags)
+static inline_always bool swapped(struct file *f, __u64 flags)
 {
-	struct files_struct *files = get(t, files);
-	if (!files || get(files, count.counter) < 2)
-		return false;
 	if (field_exists(struct file, f_ref) && get(f, f_ref.refcnt.counter) != 0)
 		return true;
 	__u32 want = (flags + 1) & 3; /* O_RDONLY, O_WRONLY, O_RDWR as FMODE_READ, FMODE_WRITE, both */
@@ -332,9 +329,6 @@ noinline_fn int on_raced_open(void)
  */
 static inline_always bool replaced(struct task_struct *t, int fd, struct file *f)
 {
-	struct files_struct *files = get(t, files);
-	if (!files || get(files, count.counter) < 2)
-		return false;
 	return fd_file(t, fd) != f || (field_exists(struct file, f_ref) && get(f, f_ref.refcnt.counter) != 0);
 }
 
@@ -344,18 +338,20 @@ noinline_fn int open_file(struct cache *cache)
 	GLOBAL_FN(0);
 	int fd = s->ret;
 	struct file *f = fd_file(t, fd);
-	if (!f || (c->flags && swapped(t, f, arg(s, c->flags))))
+	bool others = shared(t);
+	if (!f || (others && c->flags && swapped(f, arg(s, c->flags))))
 		return 1;
-	struct dentry *d = as(struct dentry, get(f, f_path.dentry));
+	struct key k;
+	key_of(&k, f);
 	__u32 n = c->path ? user_str(s, arg(s, c->path), 0) : 0;
 	__u32 asked = c->flags ? arg(s, c->flags) : 0;
 	__u64 given = hash_out(n);
 	int slot = -1;
 	if (cache) {
-		slot = entry_find(cache, f, d, given, how_opened(s->nr, s->abi, asked));
+		slot = entry_find(cache, &k, given, how_opened(s->nr, s->abi, asked));
 		struct entry *e = &cache->e[slot & (ENTRIES - 1)];
 		if (slot >= 0 && e->tree == tree) {
-			if (replaced(t, fd, f))
+			if (others && replaced(t, fd, f))
 				return 1;
 			__u64 now = bpf_ktime_get_boot_ns();
 			if (stale(e, now))
@@ -369,7 +365,7 @@ noinline_fn int open_file(struct cache *cache)
 			return 0;
 		}
 		if (slot < 0)
-			slot = entry_slot(cache, d);
+			slot = entry_slot(cache, &k);
 		slot &= ENTRIES - 1;
 		if (holds(cache, slot)) {
 			flush_slot(cache, slot);
@@ -377,15 +373,15 @@ noinline_fn int open_file(struct cache *cache)
 				n = user_str(s, arg(s, c->path), 0);
 		}
 	}
-	struct rec *r = start_open(s, t, K_OPEN, SRC_OPEN, c->type, f, slot, n);
-	if (!r || replaced(t, fd, f) || misread(s, t, fd, f, r))
+	struct rec *r = start_open(s, K_OPEN, SRC_OPEN, c->type, &k, slot, n);
+	if (!r || (others && (replaced(t, fd, f) || misread(t, fd, f, &k, r))))
 		return 1;
 	r->nr = s->nr;
 	r->abi = s->abi;
 	((struct opened *)(r + 1))->asked = asked;
 	send(r, open_len(r), true);
 	if (cache) {
-		entry_fill(cache, slot, f, d, r, given);
+		entry_fill(cache, slot, &k, r, given);
 		touch_entry(cache, slot);
 		bind_fd(cache, fd, f, slot);
 	}
@@ -409,9 +405,16 @@ noinline_fn int on_mmap(void)
 	__u64 prot = s->arg[2], flags = s->arg[3];
 	if (flags & MAP_ANONYMOUS)
 		return 0;
-	int slot = used_slot(s->arg[4]);
+	int fd = s->arg[4], slot = -1;
+	struct cache *cache = my_cache();
+	struct file *f = cache ? fd_file(t, fd) : 0;
+	if (f && known_entry(cache, fd, f)) {
+		slot = cache->fd[fd & (FDS - 1)].slot;
+	} else {
+		slot = used_slot(fd);
+		cache = slot < 0 ? 0 : my_cache();
+	}
 	opaque(slot);
-	struct cache *cache = slot < 0 ? 0 : my_cache();
 	if (!cache)
 		return 0;
 	slot &= ENTRIES - 1;
@@ -431,7 +434,7 @@ noinline_fn int on_mmap(void)
 		return 0;
 	}
 	e->told |= how;
-	head(out_rec(s), t, K_MMAP, SRC_MMAP, c->type);
+	head(out_rec(s), K_MMAP, SRC_MMAP, c->type);
 	out_rec(s)->nr = s->nr;
 	out_rec(s)->abi = s->abi;
 	*(struct mapped *)out_body(s) = (struct mapped){cache->oid[slot], e->ino, e->dev, prot, flags, slot};
@@ -612,9 +615,8 @@ static inline_always int dispatch(struct scratch *s, struct call *c)
 	case A_PATH:
 	case A_MOVE:
 	case A_RENAME:
-		return on_path();
 	case A_EXEC:
-		return s->ret ? on_path() : 0;
+		return on_path();
 	case A_FD:
 		return on_fd();
 	case A_CHDIR:
@@ -686,6 +688,8 @@ static inline_always bool no_matter(__u8 act, struct pt_regs *regs, long ret, bo
 		return failed(ret) || (compat ? regs->si : regs->r10) & MAP_ANONYMOUS;
 	case A_INDIRECT:
 		return failed(ret);
+	case A_EXEC:
+		return !ret;
 	case A_FAILED:
 	case A_KILL:
 	case A_CLONE:
