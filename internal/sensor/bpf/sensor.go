@@ -314,8 +314,8 @@ func (s *Sensor) Stop() (bodycam.Health, error) {
 		s.halt()
 		h := s.account()
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.final = &h
-		s.mu.Unlock()
 		s.ring.close()
 		s.prog.close()
 	})
@@ -374,13 +374,12 @@ var sourceNames = [sensorSourceSRC_NUM]string{
 // Health tells how the sensor fares. While it runs, Seen is what has been accounted for so far.
 func (s *Sensor) Health() bodycam.Health {
 	s.mu.Lock()
-	started, final := s.started, s.final
-	s.mu.Unlock()
+	defer s.mu.Unlock()
 	h := bodycam.Health{Sensor: Name, Backend: BackendTP}
 	switch {
-	case final != nil:
-		return *final
-	case !started:
+	case s.final != nil:
+		return *s.final
+	case !s.started:
 		return h
 	}
 	h.Total = *s.running.Load()
