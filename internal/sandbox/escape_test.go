@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/bodycam-dev/bodycam/internal/sandbox/cgroup"
 )
 
 //go:embed testdata/escape.py
@@ -64,6 +66,12 @@ func escapeCases(t *testing.T) []escapeCase {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.SysvShmCtl(shm, unix.IPC_RMID, nil) })
+	v1 := "EACCES" // it is mounted, and nothing in it can be written to
+	if h, err := cgroup.Find(); err != nil {
+		t.Fatal(err)
+	} else if h.V1["memory"] == "" { // the controller is version 2's: there is nothing to mount
+		v1 = "EPERM"
+	}
 	return []escapeCase{
 		{try: "signal_recorder", args: []string{strconv.Itoa(os.Getpid())}, want: "ESRCH"},
 		{try: "signal_init", want: "EPERM"},
@@ -79,7 +87,7 @@ func escapeCases(t *testing.T) []escapeCase {
 		{try: "mount_new_api", want: "EPERM", observe: "-", rootObserve: "-"},
 		{try: "mount_cgroup", want: "EPERM", rootObserve: "ok"},
 		{try: "cgroup_write", want: "not mounted", rootObserve: "EACCES"},
-		{try: "release_agent", want: "EPERM", rootObserve: "EACCES"},
+		{try: "release_agent", want: "EPERM", rootObserve: v1},
 		{try: "umount_masks", want: "EPERM", rootObserve: "EINVAL"},
 		{try: "remount_usr", want: "EPERM"},
 		{try: "fresh_proc", want: "EPERM", observe: "refused"},

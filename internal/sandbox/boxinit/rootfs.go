@@ -114,6 +114,9 @@ func CloneMount(host string, readOnly bool, userns *os.File) (*os.File, error) {
 	}
 	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|uint(below), &attr); err != nil {
 		f.Close()
+		if errors.Is(err, unix.ENOSYS) {
+			err = fmt.Errorf("%w: the sandbox needs Linux 5.14 or later", err)
+		}
 		return nil, fmt.Errorf("bind %s: set mount attributes: %w", host, err)
 	}
 	return f, nil
