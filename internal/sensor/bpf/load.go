@@ -23,6 +23,7 @@ type programs struct {
 	objs  sensorObjects
 	unix  bool // on_connect_unix and on_sendmsg_unix are to be attached
 	links []link.Link
+	ends  []link.Link // of sockets
 }
 
 // load loads the programs, told which cgroup is theirs. Nothing is attached yet.
@@ -193,16 +194,25 @@ func (p *programs) attach(cgroup string) error {
 		if err != nil {
 			return fmt.Errorf("attaching %s to cgroup %s: %w", h.at, cgroup, err)
 		}
-		p.links = append(p.links, l)
+		p.keep(h.prog, l)
 	}
 	for _, prog := range p.tracing() {
 		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {
 			return fmt.Errorf("attaching %s: %w", prog, err)
 		}
-		p.links = append(p.links, l)
+		p.keep(prog, l)
 	}
 	return nil
+}
+
+func (p *programs) keep(prog *ebpf.Program, l link.Link) {
+	switch prog {
+	case p.objs.OnState, p.objs.OnSockRelease:
+		p.ends = append(p.ends, l)
+	default:
+		p.links = append(p.links, l)
+	}
 }
 
 // tracing returns the machine-wide programs, in the order in which they are attached.
@@ -231,14 +241,22 @@ func skipped(progs []*ebpf.Program) (n uint64, names []string, err error) {
 	return n, names, nil
 }
 
-// detach removes every hook, the calls' first and the ends of tasks last. When it returns none of their programs is running.
+// detach removes every hook, the calls' first and the ends of tasks later, and last those of sockets: what these moved is told before, of
+// those that live. When it returns none of their programs is running.
 func (p *programs) detach() error {
+	err := closeAll(&p.links)
+	err = errors.Join(err, p.iterate(p.objs.FlushSocks, p.objs.Socks), closeAll(&p.ends))
+	settle()
+	return err
+}
+
+// closeAll closes links, the last first.
+func closeAll(links *[]link.Link) error {
 	var errs []error
-	for _, l := range slices.Backward(p.links) {
+	for _, l := range slices.Backward(*links) {
 		errs = append(errs, l.Close())
 	}
-	p.links = nil
-	settle()
+	*links = nil
 	return errors.Join(errs...)
 }
 
@@ -251,9 +269,9 @@ func settle() {
 	}
 }
 
-// flush has what is still gathered in the kernel sent to the ring. No hook may be attached.
+// flush has what is still gathered for tasks sent to the ring. No hook may be attached.
 func (p *programs) flush() error {
-	return errors.Join(p.iterate(p.objs.FlushCaches, p.objs.Pool), p.iterate(p.objs.FlushCaches, p.objs.Others), p.iterate(p.objs.FlushSocks, p.objs.Socks))
+	return errors.Join(p.iterate(p.objs.FlushCaches, p.objs.Pool), p.iterate(p.objs.FlushCaches, p.objs.Others))
 }
 
 // iterate runs a program for each element of a map.
@@ -283,9 +301,8 @@ func (p *programs) wakeAt(n uint32) error {
 }
 
 func (p *programs) close() {
-	for _, l := range p.links {
-		_ = l.Close()
-	}
+	_ = closeAll(&p.links)
+	_ = closeAll(&p.ends)
 	_ = p.objs.Close()
 }
 

@@ -372,12 +372,12 @@ type sensorScratch struct {
 }
 
 type sensorSockInfo struct {
-	_           structs.HostLayout
-	Owner       sensorRec
-	Rd          uint64
-	Wr          uint64
-	Established uint32
-	Told        uint32
+	_     structs.HostLayout
+	Owner sensorRec
+	Rd    uint64
+	Wr    uint64
+	Told  uint32
+	Pad   uint32
 }
 
 type sensorSource uint32

@@ -217,10 +217,10 @@ type sensorOldSockInfo struct {
 		Type   uint8
 		Flags  uint16
 	}
-	Rd          uint64
-	Wr          uint64
-	Established uint32
-	Told        uint32
+	Rd   uint64
+	Wr   uint64
+	Told uint32
+	Pad  uint32
 }
 
 type sensorOldStats struct {

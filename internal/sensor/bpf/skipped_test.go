@@ -1,9 +1,15 @@
 package bpf
 
 import (
+	"bytes"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
@@ -53,5 +59,89 @@ func TestSkippedRunsAreCounted(t *testing.T) {
 	}
 	if n, names, err := skipped(all); n < runs || !slices.Equal(names, []string{"inner"}) || err != nil {
 		t.Errorf("%d, %v, %v: want %d of inner at least", n, names, err, runs)
+	}
+}
+
+// connections makes many TCP connections at once, over and over, and prints how many. Their packets come by interrupts, in the midst of
+// the changes of state of others.
+const connections = `
+import select, socket, threading, time
+srv = socket.socket()
+srv.bind(("127.0.0.1", 0))
+srv.listen(4096)
+end = time.time() + 4
+count = [0, 0]
+def serve():
+    while True:
+        c, _ = srv.accept()
+        c.close()
+def connect(k):
+    while time.time() < end:
+        made = []
+        for _ in range(100):
+            s = socket.socket()
+            s.setblocking(False)
+            try:
+                s.connect(srv.getsockname())
+            except BlockingIOError:
+                pass
+            made.append(s)
+        for s in made:
+            s.setblocking(True)
+            if s.recv(1) != b"":
+                raise Exception("received something")
+            s.close()
+            count[k] += 1
+for _ in range(2):
+    threading.Thread(target=serve, daemon=True).start()
+clients = [threading.Thread(target=connect, args=(k,)) for k in range(2)]
+for t in clients:
+    t.start()
+for t in clients:
+    t.join()
+print(sum(count))`
+
+// Where interrupts made the kernel leave runs out, the record says so, and only there. The outcome of every connection is told all the same.
+func TestConnectionsUnderInterrupts(t *testing.T) {
+	needRoot(t)
+	dir := newCgroup(t)
+	cmd := exec.Command("/bin/sh", "-c", `ip link set lo up && exec /usr/bin/python3 -c "$0"`, connections)
+	inCgroup(t, cmd, dir)
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	var pending, connects int
+	s := started(t, dir, Options{}, func(e *bodycam.Event) error {
+		if e.Type == bodycam.TypeConnect && e.Remote.IsValid() {
+			connects++
+			if e.Errno == int32(syscall.EINPROGRESS) {
+				pending++
+			}
+		}
+		return nil
+	})
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	untilEmpty(t, dir)
+	left, names, err := skipped(s.prog.tracing())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := s.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete(t, h)
+	n, err := strconv.Atoi(strings.TrimSpace(out.String()))
+	if err != nil || n == 0 {
+		t.Fatalf("%d connections: %v", n, err)
+	}
+	t.Logf("%d connections; the kernel left %d runs out, of %v", n, left, names)
+	if connects != n || uint64(pending) > left {
+		t.Errorf("%d connects, of %d the outcome unknown, of %d connections", connects, pending, n)
+	}
+	if left > 0 && (len(h.Blind) != 1 || h.Blind[0].What != "hooks" || h.Blind[0].Count < left) || left == 0 && len(h.Blind) > 0 {
+		t.Errorf("%d runs were left out; blind: %v", left, h.Blind)
 	}
 }

@@ -294,7 +294,7 @@ struct in6_addr {
 struct sock_common {
 	__u32 skc_daddr, skc_rcv_saddr;
 	__u16 skc_dport, skc_num, skc_family;
-	volatile unsigned char skc_state;
+	unsigned char skc_state;
 	struct in6_addr skc_v6_daddr, skc_v6_rcv_saddr;
 	atomic64_t skc_cookie;
 	unsigned long skc_flags;

@@ -17,7 +17,10 @@
 #define PROTO_UDP 17
 #define TCP_ESTABLISHED 1
 #define TCP_SYN_SENT 2
+#define TCP_SYN_RECV 3
 #define TCP_CLOSE 7
+#define TCP_LISTEN 10
+#define TCP_NEW_SYN_RECV 12
 #define SOCK_DONE 1
 #define DNS_PORT 53
 #define SMALL_PACKET 512
@@ -27,7 +30,7 @@
 struct sock_info { /* what is known of a socket until its end */
 	struct rec owner;
 	__u64 rd, wr;
-	__u32 established, told;
+	__u32 told, pad;
 };
 
 struct pending {
@@ -506,12 +509,11 @@ int on_sock_create(struct bpf_sock *sk)
 	return 1;
 }
 
-/* put_flow sends what a socket moved, once. */
+/* put_flow sends what a socket moved, once: at its end, or when the sensor stops, whichever is first. */
 static noinline_fn int put_flow(struct sock_info *i, struct net *n)
 {
-	if (i->told)
+	if (__sync_lock_test_and_set(&i->told, 1))
 		return 0;
-	i->told = 1;
 	i->owner.time = bpf_ktime_get_boot_ns();
 	seen_anytime(SRC_FLOW);
 	send_net(&i->owner, n);
@@ -527,23 +529,28 @@ static inline_always void tcp_bytes(struct net *n, struct sock *sk)
 		n->rd--; /* the end of the stream counts as a byte */
 }
 
-/* The outcome of connection attempts, and the end of connections. Runs in any context. */
+/* connected tells of a state that only a connection has. */
+static inline_always bool connected(int state)
+{
+	return state != TCP_SYN_SENT && state != TCP_SYN_RECV && state != TCP_CLOSE && state != TCP_LISTEN && state != TCP_NEW_SYN_RECV;
+}
+
+/*
+ * The outcome of connection attempts, and the end of connections. It runs in any context, and the kernel leaves it out where an
+ * interrupt needs it while it runs on the same processor. So nothing that it does depends on an earlier run of it.
+ */
 SEC("tp_btf/inet_sock_set_state")
 int on_state(__u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	int from = ctx[1], to = ctx[2];
-	if (to != TCP_CLOSE && to != TCP_ESTABLISHED)
+	bool attempt = from == TCP_SYN_SENT && (to == TCP_CLOSE || to == TCP_ESTABLISHED);
+	if (!attempt && !(to == TCP_CLOSE && connected(from)))
 		return 0;
 	if (get(sk, sk_protocol) != PROTO_TCP)
 		return 0;
 	struct sock_info *i = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!i)
-		return 0;
-	if (to == TCP_ESTABLISHED)
-		i->established = 1;
-	bool attempt = from == TCP_SYN_SENT;
-	if (!attempt && !(to == TCP_CLOSE && i->established))
 		return 0;
 	struct net n = {};
 	from_sock(&n, sk);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* At the end: iterators that send what is still gathered for tasks and sockets. Run when no hook is attached. */
+/*
+ * At the end: iterators that send what is still gathered: for sockets while the hooks of their ends are still in place, for tasks when
+ * no hook is.
+ */
 #ifndef BODYCAM_STOP_H
 #define BODYCAM_STOP_H
 
@@ -25,7 +28,7 @@ int flush_socks(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct net n = {};
 	from_sock(&n, sk);
 	if (n.proto == PROTO_TCP) {
-		if (!i->established)
+		if (!connected(get(sk, __sk_common.skc_state)))
 			return 0;
 		tcp_bytes(&n, sk);
 	} else {
@@ -34,11 +37,7 @@ int flush_socks(struct bpf_iter__bpf_sk_storage_map *ctx)
 		n.rd = i->rd;
 		n.wr = i->wr;
 	}
-	struct rec r = i->owner;
-	r.time = bpf_ktime_get_boot_ns();
-	seen_anytime(SRC_FLOW);
-	send_net(&r, &n);
-	return 0;
+	return put_flow(i, &n);
 }
 
 #endif
