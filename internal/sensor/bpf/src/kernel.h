@@ -276,6 +276,14 @@ struct io_open {
 	struct open_how how;
 };
 
+struct delayed_filename {
+	struct filename *__incomplete_filename;
+};
+
+struct io_open___7_0 {
+	struct delayed_filename filename;
+};
+
 struct io_cmd_data {
 	struct file *file;
 };

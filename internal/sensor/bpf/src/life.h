@@ -258,7 +258,8 @@ int on_uring(__u64 *ctx)
 	__u32 pos = HEAD;
 	if (op == URING_OPENAT || op == URING_OPENAT2) {
 		struct io_open *o = as(struct io_open, &req->cmd);
-		struct filename *name = as(struct filename, get(o, filename));
+		__u64 at = field_exists(struct io_open, filename) ? (__u64)get(o, filename) : member(struct io_open___7_0, o, filename.__incomplete_filename);
+		struct filename *name = as(struct filename, at);
 		b->arg[1] = get(o, how.flags);
 		b->len[0] = kernel_str(s, get(name, name), pos);
 		bool relative = !b->len[0] || s->out[HEAD] != '/';
