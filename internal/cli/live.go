@@ -187,8 +187,11 @@ func alertText(a *alertLine) []byte {
 	return append(b, '\n')
 }
 
-// post hands an alert to a webhook. It tries twice.
+// post hands an alert to a webhook. It tries twice. A redirect isn't followed: it would become a question without the alert, and
+// lead this host to wherever the webhook says.
 func post(client *http.Client, hook string, body []byte) (err error) {
+	here := *client
+	here.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	for range 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), client.Timeout)
 		var req *http.Request
@@ -199,10 +202,14 @@ func post(client *http.Client, hook string, body []byte) (err error) {
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("User-Agent", "bodycam")
 		var res *http.Response
-		if res, err = client.Do(req); err == nil {
+		if res, err = here.Do(req); err == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
 			res.Body.Close()
-			if res.StatusCode/100 != 2 {
+			switch to, _ := res.Location(); {
+			case res.StatusCode/100 == 2:
+			case to != nil:
+				err = fmt.Errorf("it answered %s and sends to %s://%s, which is not followed: name that address if it is meant", res.Status, to.Scheme, to.Host)
+			default:
 				err = fmt.Errorf("it answered %s", res.Status)
 			}
 		}

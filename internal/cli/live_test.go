@@ -79,6 +79,27 @@ func TestWebhook(t *testing.T) {
 }
 
 // A webhook that hangs keeps alerts from nobody else, and it is told how many it didn't get.
+// An alert that a webhook sends on to another place was not taken by anybody.
+func TestWebhookThatRedirects(t *testing.T) {
+	for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+		var elsewhere atomic.Int32
+		hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/login" {
+				elsewhere.Add(1)
+				return
+			}
+			http.Redirect(w, r, "/login", status)
+		}))
+		out := posting(hook.URL, time.Minute).start(1)
+		out.put(&alertLine{Type: "alert"})
+		err := out.close()
+		hook.Close()
+		if err == nil || elsewhere.Load() != 0 || !strings.Contains(err.Error(), "not followed") || !strings.Contains(err.Error(), "1 of 1 alerts were not handed on") {
+			t.Errorf("status %d: %v, followed %d times", status, err, elsewhere.Load())
+		}
+	}
+}
+
 func TestWebhookThatHangs(t *testing.T) {
 	stuck := make(chan struct{})
 	var asked atomic.Int32

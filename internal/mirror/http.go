@@ -184,8 +184,12 @@ func newClient(base string, o ClientOptions) (*client, error) {
 	}
 	t := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
 		ResponseHeaderTimeout: time.Minute, Proxy: http.ProxyFromEnvironment}
-	return &client{strings.TrimSuffix(base, "/"), o.Token, &http.Client{Transport: t, Timeout: 10 * time.Minute}}, nil
+	return &client{strings.TrimSuffix(base, "/"), o.Token, &http.Client{Transport: t, Timeout: 10 * time.Minute, CheckRedirect: notElsewhere}}, nil
 }
+
+// notElsewhere leaves a redirect unfollowed, so that it is an answer like any other that isn't a mirror's: what is sent would not
+// be sent along, and the token is for this server alone.
+func notElsewhere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (c *client) String() string { return c.base }
 
