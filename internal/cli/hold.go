@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,14 +11,19 @@ import (
 	"filippo.io/age"
 	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/features"
+	"github.com/bodycam-dev/bodycam/internal/hostlog"
 	"github.com/bodycam-dev/bodycam/internal/store"
 )
 
-// holder holds the runs that a command reads against their ledgers, with keys that are opened once.
+// holder holds the runs that a command reads against their ledgers, with keys that are opened once, and the ledgers against
+// what the machine's log of runs knows.
 type holder struct {
 	ring ringFlags
 	once sync.Once
 	ids  []age.Identity
+
+	host   sync.Once
+	states []*hostlog.State
 }
 
 // hold is stand, and takes from what the run says of its own record what its standing doesn't bear out: whoever judges the
@@ -34,8 +41,38 @@ func (h *holder) stand(r *store.Run) *store.Standing {
 		r.Identities = h.ids
 	}
 	s := r.Standing()
+	if r.HasLedger() {
+		s.Unsealed = append(s.Unsealed, h.ledger(r)...)
+	}
 	r.Anew = slices.Contains(s.Remade, features.Kept)
 	return s
+}
+
+// ledger says what is wrong with a run's ledger itself: whether it is whole, under its own keys' signatures, and the one that the
+// machine's log knows. Payloads aren't opened, so that this costs little beside reading them. Of a run that this machine doesn't
+// know it finds damage and not forgery: whose keys those are is for bodycam verify to say.
+func (h *holder) ledger(r *store.Run) []string {
+	gen, err := runGenesis(r.Dir)
+	if err != nil {
+		return nil // reading the ledger has said so
+	}
+	h.host.Do(func() {
+		if dir, err := h.ring.directory(); err == nil {
+			h.states, _ = hostlog.Read(hostlog.Dir(dir)) // a machine without such a log knows nothing
+		}
+	})
+	head := knownHead(h.states, gen)
+	if id := gen.ID(); head == nil && slices.ContainsFunc(h.states, func(st *hostlog.State) bool { return st.Run == r.Info.ID && st.Log != hex.EncodeToString(id[:]) }) {
+		return []string{"this machine's log of runs knows " + r.Info.ID + " with another ledger"}
+	}
+	damage, err := damaged(context.Background(), r.Dir, head)
+	switch {
+	case err != nil:
+		return []string{err.Error()}
+	case damage != "":
+		return []string{"its ledger: " + damage}
+	}
+	return nil
 }
 
 // stands says on standard error what the record that was read lacks; that is no verdict then.

@@ -316,6 +316,9 @@ func (f *verifyFlags) run(ctx context.Context, v *verification, trust ledger.Tru
 	if err != nil {
 		return err
 	}
+	if !f.host && len(trust.Keys) > 0 { // beside keys, and no root by itself: it isn't verified here
+		f.pinKnown(v, &trust)
+	}
 	v.Report, err = ledger.Verify(ctx, regular.FS(v.Path), ledger.VerifyOptions{
 		Trust: trust, Identities: ids, Payloads: !f.noPayloads, Require: f.require,
 	})

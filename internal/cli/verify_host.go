@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,6 +72,38 @@ func (f *verifyFlags) hostDir() (string, error) {
 	return hostlog.Dir(keys), nil
 }
 
+// pinKnown takes the head that the machine's log knows of a run as a root, where it knows one: what is put back in a run's place
+// from before it was extended, or from before something was erased, isn't the run any more.
+func (f *verifyFlags) pinKnown(v *verification, t *ledger.Trust) {
+	gen, err := runGenesis(v.Path)
+	if err != nil {
+		return // verifying it says so
+	}
+	dir, err := f.hostDir()
+	if err != nil {
+		return
+	}
+	states, err := hostlog.Read(dir)
+	if err != nil {
+		return // only --host asks for it
+	}
+	if head := knownHead(states, gen); head != nil {
+		t.Pinned = append(t.Pinned, *head)
+	}
+}
+
+// knownHead is the last head that the machine's log knows of a ledger, nil where it knows none.
+func knownHead(states []*hostlog.State, gen *ledger.Genesis) *ledger.Pinned {
+	id := gen.ID()
+	for _, st := range states {
+		if head, ok := st.Head(); ok && st.Log == hex.EncodeToString(id[:]) {
+			head.Origin = gen.Origin()
+			return &ledger.Pinned{Checkpoint: head, Source: "the machine's log of runs"}
+		}
+	}
+	return nil
+}
+
 // pinHost takes what the machine's log knows of a run as a root.
 func (f *verifyFlags) pinHost(v *verification, t *ledger.Trust) error {
 	dir, err := f.hostDir()
@@ -90,18 +123,13 @@ func (f *verifyFlags) pinHost(v *verification, t *ledger.Trust) error {
 		v.Host.Status, v.Host.Reasons = ledger.StatusUnverifiable, []string{err.Error()}
 		return nil
 	}
+	if head := knownHead(states, gen); head != nil {
+		t.Pinned = append(t.Pinned, *head)
+		return nil
+	}
 	id := gen.ID()
-	for _, st := range states {
-		if st.Log != hex.EncodeToString(id[:]) {
-			continue
-		}
-		head, ok := st.Head()
-		if !ok {
-			v.Host.Status, v.Host.Reasons = ledger.StatusIncomplete, []string{"it knows that the run began and not that it ended"}
-			return nil
-		}
-		head.Origin = gen.Origin()
-		t.Pinned = append(t.Pinned, ledger.Pinned{Checkpoint: head, Source: "the machine's log of runs"})
+	if slices.ContainsFunc(states, func(st *hostlog.State) bool { return st.Log == hex.EncodeToString(id[:]) }) {
+		v.Host.Status, v.Host.Reasons = ledger.StatusIncomplete, []string{"it knows that the run began and not that it ended"}
 		return nil
 	}
 	v.Host.Status, v.Host.Reasons = ledger.StatusUnverifiable, []string{"it doesn't know this run: it was recorded elsewhere, or put here"}
@@ -256,23 +284,15 @@ func (h *hostRun) check(ctx context.Context, st *hostlog.State, dir string) erro
 		h.State, h.Reason = hostTampered, "another run lies in its place"
 		return nil
 	}
-	trust := ledger.Trust{Self: true}
-	head, ended := st.Head()
-	if ended {
-		head.Origin = gen.Origin()
-		trust.Pinned = []ledger.Pinned{{Checkpoint: head, Source: "the machine's log of runs"}}
-	}
-	rep, err := ledger.Verify(ctx, regular.FS(dir), ledger.VerifyOptions{Trust: trust})
+	head := knownHead([]*hostlog.State{st}, gen)
+	damage, err := damaged(ctx, dir, head)
 	if err != nil {
-		return environment(fmt.Errorf("verifying %s: %w", dir, err))
+		return environment(err)
 	}
 	switch {
-	case rep.Verdict == ledger.Tampered:
-		h.State = hostTampered
-		if rep.FirstBad != nil {
-			h.Reason = rep.FirstBad.What
-		}
-	case !ended:
+	case damage != "":
+		h.State, h.Reason = hostTampered, damage
+	case head == nil:
 		h.State, h.Reason = hostUnended, "it began and its end was never noted: it is still going on, or its recorder was killed"
 	default:
 		h.State = hostIntact
@@ -307,6 +327,29 @@ func (r *hostReport) text(s *streams) error {
 	}
 	_, err := s.out.Write([]byte(b.String()))
 	return err
+}
+
+// damaged says what is wrong with the ledger in a run directory, by its own keys and a head that is known of it: "" where it is whole.
+// It finds damage; whose keys those are it doesn't judge. Payloads aren't opened, so it costs little beside reading them.
+func damaged(ctx context.Context, dir string, known *ledger.Pinned) (string, error) {
+	trust := ledger.Trust{Self: true}
+	if known != nil {
+		trust.Pinned = []ledger.Pinned{*known}
+	}
+	rep, err := ledger.Verify(ctx, regular.FS(dir), ledger.VerifyOptions{Trust: trust})
+	if err != nil {
+		return "", fmt.Errorf("verifying %s: %w", dir, err)
+	}
+	if rep.Verdict != ledger.Tampered {
+		return "", nil
+	}
+	if rep.FirstBad != nil && rep.FirstBad.What != "" {
+		return rep.FirstBad.What, nil
+	}
+	if all := slices.Concat(rep.Claims.Integrity.Reasons, rep.Claims.Order.Reasons, rep.Claims.Identity.Reasons); len(all) > 0 {
+		return all[0], nil
+	}
+	return "it was tampered with", nil
 }
 
 // hostLog opens the machine's log for writing.
