@@ -27,6 +27,7 @@ const (
 type netState struct {
 	connects map[uint64]*heldEvent // by cookie: in progress
 	outcomes map[uint64]int32      // by cookie: decided before the call returned
+	tcp      bool                  // some record was of a TCP socket
 }
 
 func newNetState() netState {
@@ -95,6 +96,7 @@ func (d *decoder) netRecord(r record) error {
 	if err != nil {
 		return err
 	}
+	d.net.tcp = d.net.tcp || protoOf(n) == bodycam.ProtoTCP
 	switch sensorKind(r.Kind) {
 	case sensorKindK_STATE:
 		return d.outcome(r, n)

@@ -220,6 +220,12 @@ func (p *programs) tracing() []*ebpf.Program {
 	return []*ebpf.Program{p.objs.OnExit, p.objs.OnNewtask, p.objs.OnExec, p.objs.OnSignal, p.objs.OnUring, p.objs.OnState, p.objs.OnSysExit}
 }
 
+// concerning returns the machine-wide programs that can have missed something of the target's: where that has no TCP socket, the
+// changes of state that the kernel left out were of other sockets.
+func (p *programs) concerning(tcp bool) []*ebpf.Program {
+	return slices.DeleteFunc(p.tracing(), func(prog *ebpf.Program) bool { return prog == p.objs.OnState && !tcp })
+}
+
 // skipped tells how often the kernel did not run programs, and which. It leaves one out that is running on the same processor, which
 // an interrupt may come between. What it would have seen is then not even counted as seen.
 func skipped(progs []*ebpf.Program) (n uint64, names []string, err error) {

@@ -331,7 +331,7 @@ func (s *Sensor) account() bodycam.Health {
 		h.Failed = err.Error()
 	}
 	k, err := s.prog.counters()
-	n, names, err2 := skipped(s.prog.tracing())
+	n, names, err2 := skipped(s.prog.concerning(s.dec.net.tcp))
 	if err = errors.Join(err, err2); err != nil {
 		h.Failed = fmt.Errorf("reading the final counters: %w", err).Error()
 		return h
