@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/bodycam-dev/bodycam"
 	"github.com/bodycam-dev/bodycam/internal/kind"
 	"github.com/bodycam-dev/bodycam/internal/sandbox"
 	"github.com/spf13/cobra"
@@ -106,12 +107,21 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		se = &statusError{status: ExitUsage, err: err} // cobra's own: flags and arguments
 	}
 	if se.err != nil {
-		fmt.Fprintf(stderr, "bodycam: %v\n", err)
+		fmt.Fprintf(stderr, "bodycam: %s\n", forTerminal(err))
 	}
 	if se.hint != "" {
 		fmt.Fprintf(stderr, "  hint: %s\n", se.hint)
 	}
 	return se.status
+}
+
+// forTerminal is an error's text without control characters, which names on the command line and in the files may bring along.
+func forTerminal(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i, l := range lines {
+		lines[i] = bodycam.Printable(l)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // endAtSignals lets a signal end the process at once, for a command that only reads: it leaves nothing half done.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,4 +65,13 @@ func harnessDir() string {
 		return ""
 	}
 	return filepath.Join(wd, "..", "..", ".harness")
+}
+
+// Errors bring no control characters of names to the terminal.
+func TestErrorsForTerminals(t *testing.T) {
+	var out, errs bytes.Buffer
+	status := Main([]string{"bodycam", "verify", "no/a\x1b[31mb\u202e"}, strings.NewReader(""), &out, &errs)
+	if status != ExitUsage || strings.ContainsAny(errs.String(), "\x1b\u202e") || !strings.Contains(errs.String(), `\x1b[31mb`) {
+		t.Errorf("status %d, %q", status, errs.String())
+	}
 }

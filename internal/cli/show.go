@@ -60,10 +60,13 @@ listed: --all lists it.` + exits("0  shown", "2  RUN is no run directory", "3  R
 				writeApprovals(&b, items)
 				_, err = fmt.Fprintf(s.out, "\n%s", b.String())
 			}
-			if err == nil && !sum.Completed {
+			if err != nil {
+				return environment(fmt.Errorf("printing the run: %w", err))
+			}
+			if !sum.Completed {
 				return &statusError{status: ExitInconclusive}
 			}
-			return err
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

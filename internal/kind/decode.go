@@ -240,6 +240,8 @@ func (d *decoder) unknownKey(n *node, e entry, fields []field) {
 		msg += ": did you mean " + near + "?"
 	} else if paths := keyPaths(bare); len(paths) > 0 && d.ofTask {
 		msg += ": a task can't set it; a kind can, as " + strings.Join(paths, " or ")
+	} else if len(paths) == 1 && paths[0] == bare {
+		msg += ": it stands by itself, at the top of the file"
 	} else if len(paths) > 0 {
 		msg += ": did you mean " + strings.Join(paths, " or ") + "?"
 	} else {
