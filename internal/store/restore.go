@@ -118,6 +118,9 @@ func (x *restorer) putAside(k CopyFault) error {
 			if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 				return err
 			}
+			if _, err := os.Lstat(to); err == nil { // a folder in the copy's place, whose own files were put aside before it
+				to, done.Aside = to+"~", done.Aside+"~"
+			}
 			if err := os.Rename(x.run.Path(k.Name), to); err != nil {
 				return err
 			}
