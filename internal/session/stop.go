@@ -59,7 +59,11 @@ func (s *run) freeze(reason string) {
 		frozen = append(frozen, look(pid))
 	}
 	errs = append(errs, s.w.JSON(store.StoppedFile, Stopped{Reason: reason, Processes: frozen}))
-	s.note("stopped: %s", reason)
+	if err == nil && len(pids) == 0 {
+		s.note("to be stopped, when nothing was left running: %s", reason)
+	} else {
+		s.note("stopped: %s", reason)
+	}
 	if err := errors.Join(errs...); err != nil {
 		s.note("stopping: %v", err)
 	}
