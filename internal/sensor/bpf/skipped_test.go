@@ -173,3 +173,58 @@ func TestStrangersConnections(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 }
+
+// usedAgain gives a connection up and uses its socket for another one, and then to listen.
+const usedAgain = `
+import ctypes, socket, struct
+srv = socket.socket()
+srv.bind(("127.0.0.1", 0))
+srv.listen(8)
+s = socket.socket()
+libc = ctypes.CDLL(None, use_errno=True)
+def give_up(s):
+    if libc.connect(s.fileno(), struct.pack("H14x", socket.AF_UNSPEC), 16):
+        raise OSError(ctypes.get_errno())
+for n in (1, 2):
+    s.connect(srv.getsockname())
+    c, _ = srv.accept()
+    s.send(b"x" * n)
+    c.recv(9)
+    give_up(s)
+    c.close()
+s.bind(("127.0.0.1", 0))
+s.listen(8)
+o = socket.create_connection(s.getsockname())
+c, _ = s.accept()
+o.send(b"xxx")
+c.recv(9)
+c.close()
+o.close()`
+
+func TestSocketUsedAgain(t *testing.T) {
+	needRoot(t)
+	dir := newCgroup(t)
+	cmd := exec.Command("/bin/sh", "-c", `ip link set lo up && exec /usr/bin/python3 -c "$0"`, usedAgain)
+	inCgroup(t, cmd, dir)
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	read, written := map[uint64]int{}, map[uint64]int{}
+	s := started(t, dir, Options{}, func(e *bodycam.Event) error {
+		if e.Type == bodycam.TypeFlow {
+			read[e.BytesRead]++
+			written[e.BytesWritten]++
+		}
+		return nil
+	})
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	untilEmpty(t, dir)
+	if _, err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for n := uint64(1); n <= 3; n++ {
+		if read[n] != 1 || written[n] != 1 {
+			t.Errorf("of the connection that moved %d bytes the ends were told %d and %d times: read %v, written %v", n, read[n], written[n], read, written)
+		}
+	}
+}

@@ -545,13 +545,18 @@ int on_state(__u64 *ctx)
 	struct sock *sk = (struct sock *)ctx[0];
 	int from = ctx[1], to = ctx[2];
 	bool attempt = from == TCP_SYN_SENT && (to == TCP_CLOSE || to == TCP_ESTABLISHED);
-	if (!attempt && !(to == TCP_CLOSE && connected(from)))
+	bool anew = to == TCP_SYN_SENT || to == TCP_LISTEN; /* perhaps of a socket whose connection was given up and told */
+	if (!attempt && !anew && !(to == TCP_CLOSE && connected(from)))
 		return 0;
 	if (get(sk, sk_protocol) != PROTO_TCP)
 		return 0;
 	struct sock_info *i = bpf_sk_storage_get(&socks, sk, 0, 0);
 	if (!i)
 		return 0;
+	if (anew) {
+		i->told = 0;
+		return 0;
+	}
 	struct net n = {};
 	from_sock(&n, sk);
 	if (attempt) {
