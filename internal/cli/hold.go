@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +26,7 @@ type holder struct {
 
 	host   sync.Once
 	states []*hostlog.State
+	unread error // the machine has such a log, and it can't be read
 }
 
 // hold is stand, and takes from what the run says of its own record what its standing doesn't bear out: whoever judges the
@@ -57,12 +60,26 @@ func (h *holder) ledger(r *store.Run) []string {
 		return nil // reading the ledger has said so
 	}
 	h.host.Do(func() {
-		if dir, err := h.ring.directory(); err == nil {
-			h.states, _ = hostlog.Read(hostlog.Dir(dir)) // a machine without such a log knows nothing
+		dir, err := h.ring.directory()
+		if err != nil {
+			return
+		}
+		h.states, err = hostlog.Read(hostlog.Dir(dir))
+		if err != nil && !errors.Is(err, hostlog.ErrNone) && !errors.Is(err, fs.ErrPermission) {
+			h.unread = err
 		}
 	})
+	if h.unread != nil {
+		return []string{"whether it is what this machine recorded can't be told: " + h.unread.Error()}
+	}
 	head := knownHead(h.states, gen)
-	if id := gen.ID(); head == nil && slices.ContainsFunc(h.states, func(st *hostlog.State) bool { return st.Run == r.Info.ID && st.Log != hex.EncodeToString(id[:]) }) {
+	id := gen.ID()
+	ours, other := false, false
+	for _, st := range h.states {
+		ours = ours || st.Log == hex.EncodeToString(id[:])
+		other = other || st.Run == r.Info.ID
+	}
+	if other && !ours {
 		return []string{"this machine's log of runs knows " + r.Info.ID + " with another ledger"}
 	}
 	damage, err := damaged(context.Background(), r.Dir, head)
