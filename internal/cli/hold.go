@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,17 +71,11 @@ func (h *holder) ledger(r *store.Run) []string {
 	if h.unread != nil {
 		return []string{"whether it is what this machine recorded can't be told: " + h.unread.Error()}
 	}
-	head := knownHead(h.states, gen)
-	id := gen.ID()
-	ours, other := false, false
-	for _, st := range h.states {
-		ours = ours || st.Log == hex.EncodeToString(id[:])
-		other = other || st.Run == r.Info.ID
-	}
-	if other && !ours {
+	st := stateOf(h.states, gen)
+	if st == nil && slices.ContainsFunc(h.states, func(o *hostlog.State) bool { return o.Run == r.Info.ID }) {
 		return []string{"this machine's log of runs knows " + r.Info.ID + " with another ledger"}
 	}
-	damage, err := damaged(context.Background(), r.Dir, head)
+	damage, err := damaged(context.Background(), r.Dir, knownHead(st, gen))
 	switch {
 	case err != nil:
 		return []string{err.Error()}

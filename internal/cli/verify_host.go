@@ -75,33 +75,36 @@ func (f *verifyFlags) hostDir() (string, error) {
 // pinKnown takes the head that the machine's log knows of a run as a root, where it knows one: what is put back in a run's place
 // from before it was extended, or from before something was erased, isn't the run any more.
 func (f *verifyFlags) pinKnown(v *verification, t *ledger.Trust) {
-	gen, err := runGenesis(v.Path)
+	st, gen, err := f.ring.known(&store.Run{Dir: v.Path})
 	if err != nil {
-		return // verifying it says so
+		return // verifying the run says what is wrong with it; that there be such a log only --host asks for
 	}
-	dir, err := f.hostDir()
-	if err != nil {
-		return
-	}
-	states, err := hostlog.Read(dir)
-	if err != nil {
-		return // only --host asks for it
-	}
-	if head := knownHead(states, gen); head != nil {
+	if head := knownHead(st, gen); head != nil {
 		t.Pinned = append(t.Pinned, *head)
 	}
 }
 
-// knownHead is the last head that the machine's log knows of a ledger, nil where it knows none.
-func knownHead(states []*hostlog.State, gen *ledger.Genesis) *ledger.Pinned {
+// stateOf is what the machine's log says of a ledger, nil where it doesn't know it.
+func stateOf(states []*hostlog.State, gen *ledger.Genesis) *hostlog.State {
 	id := gen.ID()
-	for _, st := range states {
-		if head, ok := st.Head(); ok && st.Log == hex.EncodeToString(id[:]) {
-			head.Origin = gen.Origin()
-			return &ledger.Pinned{Checkpoint: head, Source: "the machine's log of runs"}
-		}
+	i := slices.IndexFunc(states, func(st *hostlog.State) bool { return st.Log == hex.EncodeToString(id[:]) })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return states[i]
+}
+
+// knownHead is the last head that the machine's log knows of a ledger, nil where it knows none.
+func knownHead(st *hostlog.State, gen *ledger.Genesis) *ledger.Pinned {
+	if st == nil {
+		return nil
+	}
+	head, ok := st.Head()
+	if !ok {
+		return nil
+	}
+	head.Origin = gen.Origin()
+	return &ledger.Pinned{Checkpoint: head, Source: "the machine's log of runs"}
 }
 
 // pinHost takes what the machine's log knows of a run as a root.
@@ -123,16 +126,15 @@ func (f *verifyFlags) pinHost(v *verification, t *ledger.Trust) error {
 		v.Host.Status, v.Host.Reasons = ledger.StatusUnverifiable, []string{err.Error()}
 		return nil
 	}
-	if head := knownHead(states, gen); head != nil {
+	st := stateOf(states, gen)
+	switch head := knownHead(st, gen); {
+	case head != nil:
 		t.Pinned = append(t.Pinned, *head)
-		return nil
-	}
-	id := gen.ID()
-	if slices.ContainsFunc(states, func(st *hostlog.State) bool { return st.Log == hex.EncodeToString(id[:]) }) {
+	case st != nil:
 		v.Host.Status, v.Host.Reasons = ledger.StatusIncomplete, []string{"it knows that the run began and not that it ended"}
-		return nil
+	default:
+		v.Host.Status, v.Host.Reasons = ledger.StatusUnverifiable, []string{"it doesn't know this run: it was recorded elsewhere, or put here"}
 	}
-	v.Host.Status, v.Host.Reasons = ledger.StatusUnverifiable, []string{"it doesn't know this run: it was recorded elsewhere, or put here"}
 	return nil
 }
 
@@ -284,7 +286,7 @@ func (h *hostRun) check(ctx context.Context, st *hostlog.State, dir string) erro
 		h.State, h.Reason = hostTampered, "another run lies in its place"
 		return nil
 	}
-	head := knownHead([]*hostlog.State{st}, gen)
+	head := knownHead(st, gen)
 	damage, err := damaged(ctx, dir, head)
 	if err != nil {
 		return environment(err)
@@ -382,28 +384,21 @@ func (f *ringFlags) known(r *store.Run) (*hostlog.State, *ledger.Genesis, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	id := gen.ID()
-	for _, st := range states {
-		if st.Log == hex.EncodeToString(id[:]) {
-			return st, gen, nil
-		}
-	}
-	return nil, gen, nil
+	return stateOf(states, gen), gen, nil
 }
 
 // seen is the head that the machine's log knows of a run: a ledger that holds less was rolled back and must not be
 // continued.
 func (f *ringFlags) seen(r *store.Run) ([]checkpoint.Checkpoint, error) {
 	st, gen, err := f.known(r)
-	if err != nil || st == nil {
+	if err != nil {
 		return nil, err
 	}
-	head, ok := st.Head()
-	if !ok {
+	head := knownHead(st, gen)
+	if head == nil {
 		return nil, nil
 	}
-	head.Origin = gen.Origin()
-	return []checkpoint.Checkpoint{head}, nil
+	return []checkpoint.Checkpoint{head.Checkpoint}, nil
 }
 
 // noteRun brings the machine's log up to date with a run that was extended, if it knows the run.
