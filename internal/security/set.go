@@ -57,7 +57,7 @@ func LoadOnly(p Policy, opts rules.Options, files ...rules.Source) (*rules.Set, 
 }
 
 // builtin keeps the built-in rules as they were compiled last: a run is judged while it goes on and once it has ended, by
-// the same rules and lists.
+// the same rules and lists. None of them has mode deny, which is all that rules.Options are about.
 var builtin struct {
 	sync.Mutex
 	lists map[string][]string
