@@ -88,20 +88,7 @@ os.read(fd, 100)
 os.close(fd)
 os._exit(0)`, name)
 	inCgroup(t, cmd, dir)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // the file is open, and nothing is recorded yet
-		t.Fatal(err)
-	}
+	in := untilReady(t, cmd) // the file is open, and nothing is recorded yet
 	var c sensortest.Collector
 	s := started(t, dir, Options{}, c.Sink)
 	if _, err := in.Write([]byte("x")); err != nil {

@@ -102,13 +102,19 @@ for t in clients:
     t.join()
 print(sum(count))`
 
+// inOwnNet is a Python script in a network namespace of its own.
+func inOwnNet(script string) *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", `ip link set lo up && exec /usr/bin/python3 -c "$0"`, script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	return cmd
+}
+
 // Where interrupts made the kernel leave runs out, the record says so, and only there. The outcome of every connection is told all the same.
 func TestConnectionsUnderInterrupts(t *testing.T) {
 	needRoot(t)
 	dir := newCgroup(t)
-	cmd := exec.Command("/bin/sh", "-c", `ip link set lo up && exec /usr/bin/python3 -c "$0"`, connections)
+	cmd := inOwnNet(connections)
 	inCgroup(t, cmd, dir)
-	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	var pending, connects int
@@ -152,8 +158,7 @@ func TestStrangersConnections(t *testing.T) {
 	needRoot(t)
 	dir := newCgroup(t)
 	s := started(t, dir, Options{}, func(*bodycam.Event) error { return nil })
-	cmd := exec.Command("/bin/sh", "-c", `ip link set lo up && exec /usr/bin/python3 -c "$0"`, connections)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd := inOwnNet(connections)
 	target := exec.Command("/bin/ls", "/")
 	inCgroup(t, target, dir)
 	if err := errors.Join(cmd.Run(), target.Run()); err != nil {
@@ -204,9 +209,8 @@ o.close()`
 func TestSocketUsedAgain(t *testing.T) {
 	needRoot(t)
 	dir := newCgroup(t)
-	cmd := exec.Command("/bin/sh", "-c", `ip link set lo up && exec /usr/bin/python3 -c "$0"`, usedAgain)
+	cmd := inOwnNet(usedAgain)
 	inCgroup(t, cmd, dir)
-	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
 	read, written := map[uint64]int{}, map[uint64]int{}
 	s := started(t, dir, Options{}, func(e *bodycam.Event) error {
 		if e.Type == bodycam.TypeFlow {

@@ -37,20 +37,7 @@ func readers(t *testing.T, dir, name string, n int) (goOn []func()) {
 	for range n {
 		cmd := exec.Command("/usr/bin/python3", "-c", reader, name)
 		inCgroup(t, cmd, dir)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := out.Read(make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
+		in := untilReady(t, cmd)
 		goOn = append(goOn, func() {
 			_ = in.Close()
 			if err := cmd.Wait(); err != nil {
